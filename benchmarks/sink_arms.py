@@ -25,7 +25,9 @@ from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.target import Target
 
 TABLE = "flights"
-TARGET = Target.of(table=TABLE, mode="append", keys=(), apply=None, create=True, dead_letters=None)
+TARGET = Target.from_arguments(
+    table=TABLE, mode="append", keys=(), apply=None, create=True, dead_letters=None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -399,7 +399,7 @@ def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
         spark = stack.enter_context(closing(spark_for([named], settings)))
         java, no_java = None, None
         if named.store is LedgerStore.KAFKA:
-            java, no_java = _java(stack, named.of_cluster(properties), options.clients)
+            java, no_java = _java(stack, named.client_properties(properties), options.clients)
         repair = named.open_repair(
             properties, schema=options.schema, spark=spark, java=java, no_java=no_java
         )

@@ -107,8 +107,8 @@ class OpenProducers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRows:
-    """The report of a task.
+class TaskReport:
+    """A task's report once all of its records are acknowledged.
 
     `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records, by
     partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
@@ -119,8 +119,8 @@ class WrittenRows:
     attempt: int
     stage_attempt: int
     records: Mapping[TopicPartition, int]
-    refused: Mapping[int, int]
-    error: Mapping[str, str] | None
+    refused: Mapping[int, int] = field(default_factory=dict)
+    error: Mapping[str, str] | None = None
 
 
 class JoinedTransaction(NamedTuple):
@@ -238,7 +238,7 @@ class JavaTransactions:
         answer = self._ask("rows.reports", "listing the running tasks", {"batch": batch})
         return bool(answer["running"])
 
-    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+    def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
         """Return how many tasks Spark has planned for the batch, and what they have reported."""
         answer = self._ask("rows.reports", "reading what the tasks report", {"batch": batch})
         return answer["tasks"], [_report(report) for report in answer["reports"]]
@@ -320,8 +320,8 @@ def _transaction(document: Mapping[str, Any]) -> DescribedTransaction:
     )
 
 
-def _report(document: Mapping[str, Any]) -> WrittenRows:
-    return WrittenRows(
+def _report(document: Mapping[str, Any]) -> TaskReport:
+    return TaskReport(
         partition_id=document["partition"],
         attempt=document["attempt"],
         stage_attempt=document["stageAttempt"],

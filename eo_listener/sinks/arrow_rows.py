@@ -32,13 +32,14 @@ from eo_listener.sinks.fetch_plan import (
     TASK_BYTES,
     TASK_ROWS,
     Fetch,
-    fetch,
+    choose_fetch,
+    cut_count,
     next_count,
     planned_rows,
-    tasks_wanted,
 )
-from eo_listener.sinks.lost_rows import LOST, rows_lost
 
+LOST: Final = "Checkpoint block"
+"""Spark's name for a part of rows whose lineage was cut, if it no longer exists."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
@@ -58,27 +59,29 @@ def stream(
     """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
 
     Timestamps are in UTC. A cut loses the order of rows. With `at_once` all rows come together.
-    Close the iterator when it is left early. Raises SettingsError for a type that Arrow has no form
-    for, TooManyBytesError where Spark says that rows are too many, RetriableSinkError where rows
+    Close the iterator if it is not read to its end. Raises SettingsError for a type that Arrow has
+    no form for, TooManyBytesError if Spark says that rows are too many, RetriableSinkError if rows
     that were kept are lost.
     """
     schema = schema_of(frame)
     # Of what comes before foreachBatch the frame itself shows shuffles alone.
-    changes = not (at_once or is_connect(frame)) and (not plan.deterministic or _may_change(frame))
-    wanted = None if at_once else tasks_wanted(plan, _partitions(frame), task_rows)
-    if wanted:
-        frame = _cut(frame, wanted)
+    may_change = not (at_once or is_connect(frame)) and (
+        not plan.deterministic or _may_change(frame)
+    )
+    task_count = None if at_once else cut_count(plan, _partitions(frame), task_rows)
+    if task_count:
+        frame = _cut(frame, task_count)
     if is_connect(frame):  # one job, whose rows come as they are ready
         yield from _connect_batches(frame, schema)
         return
-    how = fetch(
+    fetching = choose_fetch(
         at_once=at_once,
-        tasks=wanted or _partitions(frame),
+        tasks=task_count or _partitions(frame),
         cores=_cores(frame),
-        may_change=changes,
-        is_cut=wanted is not None,
+        may_change=may_change,
+        is_cut=task_count is not None,
     )
-    with closing(_messages(frame, how)) as messages:
+    with closing(_messages(frame, fetching)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
@@ -134,39 +137,56 @@ def _cut(frame: Any, tasks: int) -> Any:
 def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
     plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public methods return everything at once, or rows
-    given = (plan.to_proto(client), getattr(plan, "observations", None))
-    for part in client.to_table_as_iterator(*given[: 1 if given[1] is None else 2]):
+    arguments = (plan.to_proto(client), getattr(plan, "observations", None))
+    for part in client.to_table_as_iterator(*arguments[: 1 if arguments[1] is None else 2]):
         if isinstance(part, pa.Table):  # the schema comes too
             yield from part.cast(schema).to_batches()
 
 
-def _messages(frame: Any, how: Fetch) -> Generator[bytes, None, None]:
-    """Yield Arrow's messages, fetched as `how` says."""
+def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
+    """Yield Arrow's messages, fetched as `fetching` says."""
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
-    made = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
-    rdd: RDD[bytes] = RDD(made, frame.sparkSession.sparkContext, NoOpSerializer())
+    java_rdd = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
+    rdd: RDD[bytes] = RDD(java_rdd, frame.sparkSession.sparkContext, NoOpSerializer())
     try:
-        if how is Fetch.AT_ONCE:
+        if fetching is Fetch.AT_ONCE:
             yield from rdd.collect()
-        elif how is Fetch.PAIRWISE:
+        elif fetching is Fetch.PAIRWISE:
             yield from rdd.toLocalIterator(prefetchPartitions=True)
         else:
             try:
-                if how is Fetch.PINNED:
+                if fetching is Fetch.PINNED:
                     rdd.localCheckpoint()
                 else:
                     rdd.persist(StorageLevel.MEMORY_AND_DISK)
-                made.count()
+                java_rdd.count()
                 yield from _kept(rdd)
             finally:
-                made.unpersist()
+                java_rdd.unpersist()
     except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
-        explained = _explained(error)
-        if explained is None:
-            raise
-        raise explained from error
+        if LOST in str(error):
+            raise rows_lost("rows of the batch were lost on their way to the driver") from error
+        if _TOO_MANY in str(error):
+            raise TooManyBytesError(
+                "a task of the batch has more rows than Spark transfers to the driver",
+                cause=f"its rows are larger than {_TOO_MANY} allows",
+                fix="Nothing to do: the batch is retried with smaller tasks. If this recurs, "
+                f"raise {_TOO_MANY}, or let a task read less (minPartitions; for files "
+                "spark.sql.files.maxPartitionBytes)",
+            ) from error
+        raise
+
+
+def rows_lost(problem: str) -> RetriableSinkError:
+    """Return the error for rows that are computed again with the next try of their batch."""
+    return RetriableSinkError(
+        problem,
+        cause="an executor has ended",
+        fix="Nothing to do: the batch is retried. If this recurs, find out why executors end "
+        "(memory, preemption)",
+    )
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
@@ -177,27 +197,12 @@ def _kept(rdd: Any) -> Iterator[bytes]:
     limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
     done, tasks, count = 0, rdd.getNumPartitions(), 1
     while done < tasks:
-        some = list(range(done, min(done + count, tasks)))
-        messages = deque(rdd.context.runJob(rdd, iter, some))
-        done += len(some)
-        count = next_count(len(some), sum(map(len, messages)), limit)
+        task_ids = list(range(done, min(done + count, tasks)))
+        messages = deque(rdd.context.runJob(rdd, iter, task_ids))
+        done += len(task_ids)
+        count = next_count(len(task_ids), sum(map(len, messages)), limit)
         while messages:
             yield messages.popleft()
-
-
-def _explained(error: Exception) -> SinkError | None:
-    """Return what to raise for an error of Spark's about which something can be done."""
-    if LOST in str(error):
-        return rows_lost("rows of the batch were lost on their way to the driver")
-    if _TOO_MANY in str(error):
-        return TooManyBytesError(
-            "a task of the batch has more rows than Spark transfers to the driver",
-            cause=f"its rows are larger than {_TOO_MANY} allows",
-            fix="Nothing to do: the batch is retried with smaller tasks. If this recurs, "
-            f"raise {_TOO_MANY}, or let a task read less (minPartitions; for files "
-            "spark.sql.files.maxPartitionBytes)",
-        )
-    return None
 
 
 _SAMPLE = 1000  # fewer rows say too little about their size
@@ -222,21 +227,21 @@ class TaskSize:
         Raises RetriableSinkError, in addition to what that raises, if smaller tasks may help and
         some rows have been yielded already.
         """
-        size, planned, begun = 0, planned_rows(plan), False
+        size, planned, yielded = 0, planned_rows(plan), False
         while True:
-            most, together = self.rows, self.at_once(plan)
-            rows = stream(frame, plan, task_rows=most, at_once=together)
+            most, at_once = self.rows, self.at_once(plan)
+            rows = stream(frame, plan, task_rows=most, at_once=at_once)
             try:
                 with closing(rows) as batches:
                     for batch in batches:
-                        begun = True
+                        yielded = True
                         size += batch.nbytes
                         yield batch
                 break
             except TooManyBytesError as error:
                 if not self.shrink(planned):
                     raise
-                if begun:  # the caller has to begin again
+                if yielded:  # the caller has to begin again
                     raise error.as_kind(RetriableSinkError) from error
         if plan.counted is None:
             self.learn(planned, size)
@@ -246,9 +251,9 @@ class TaskSize:
 
         A query's state, or a source other than Kafka, may yield many rows in any batch.
         """
-        known = self._last is not None and self._last <= TASK_BYTES
-        known = known and plan.counted is None
-        return known and not plan.stateful and planned_rows(plan) <= self.rows
+        is_small = self._last is not None and self._last <= TASK_BYTES
+        is_bounded = plan.counted is None and not plan.stateful
+        return is_small and is_bounded and planned_rows(plan) <= self.rows
 
     def learn(self, planned: int, size: int) -> None:
         """Take note of a batch: so many offsets have become so many bytes."""

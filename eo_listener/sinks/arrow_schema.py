@@ -36,44 +36,43 @@ def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
     Raises SettingsError that names the first column whose type no sink can take: one without a
     form in Arrow, or a struct with a name twice.
     """
-    return pa.schema(
-        [pa.field(one["name"], _arrow(one["type"], one["name"], large)) for one in spark["fields"]]
-    )
+    return pa.schema(_fields(spark, "", large))
+
+
+def _fields(struct: Mapping[str, Any], prefix: str, large: bool) -> list[pa.Field]:
+    return [
+        pa.field(field["name"], _arrow(field["type"], prefix + field["name"], large))
+        for field in struct["fields"]
+    ]
 
 
 def _arrow(kind: Any, column: str, large: bool) -> pa.DataType:
-    if isinstance(kind, Mapping):
-        return _nested(kind, column, large)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if _TEXT.fullmatch(kind):
-        return pa.large_string() if large else pa.string()
-    if kind == "binary":
-        return pa.large_binary() if large else pa.binary()
-    decimal = _DECIMAL.fullmatch(kind)
-    if decimal:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    raise _untold(column, kind)
-
-
-def _nested(kind: Mapping[str, Any], column: str, large: bool) -> pa.DataType:
-    if kind["type"] == "array":
-        return pa.list_(_arrow(kind["elementType"], column, large))
-    if kind["type"] == "map":
-        key = _arrow(kind["keyType"], column, large)
-        return pa.map_(key, _arrow(kind["valueType"], column, large))
-    if kind["type"] == "struct":
-        _check_names([part["name"] for part in kind["fields"]], column)
-        parts = [
-            pa.field(part["name"], _arrow(part["type"], f"{column}.{part['name']}", large))
-            for part in kind["fields"]
-        ]
-        return pa.struct(parts)
-    raise _untold(column, kind["type"])
+    match kind:
+        case {"type": "array", "elementType": element}:
+            return pa.list_(_arrow(element, column, large))
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return pa.map_(_arrow(key, column, large), _arrow(value, column, large))
+        case {"type": "struct", "fields": fields}:
+            _check_names([field["name"] for field in fields], column)
+            return pa.struct(_fields(kind, f"{column}.", large))
+        case "binary":
+            return pa.large_binary() if large else pa.binary()
+        case str() if kind in _PLAIN:
+            return _PLAIN[kind]
+        case str() if _TEXT.fullmatch(kind):
+            return pa.large_string() if large else pa.string()
+        case str() if decimal := _DECIMAL.fullmatch(kind):
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    name = kind["type"] if isinstance(kind, Mapping) else kind
+    raise SettingsError(
+        f"column {column!r} is of type {name}, which a SQL store cannot hold",
+        fix=f'Cast it to another type in the transform: df.withColumn("{column}", '
+        f'df["{column}"].cast("string"))',
+    )
 
 
 def check_structs(kind: Any, column: str) -> None:
-    """Raise SettingsError where `column`, of Spark's type `kind`, has a struct with a name twice,
+    """Raise SettingsError if `column`, of Spark's type `kind`, has a struct with a name twice,
     however deep.
     """
     if not isinstance(kind, Mapping):
@@ -94,11 +93,3 @@ def _check_names(names: list[str], column: str) -> None:
             f"column {column!r} is a struct with more than one field named {twice[0]!r}",
             fix="Give each field a name of its own in the transform",
         )
-
-
-def _untold(column: str, kind: str) -> SettingsError:
-    return SettingsError(
-        f"column {column!r} is of type {kind}, which a SQL store cannot hold",
-        fix=f'Cast it to another type in the transform: df.withColumn("{column}", '
-        f'df["{column}"].cast("string"))',
-    )

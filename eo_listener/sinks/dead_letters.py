@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.model.ledger import Entry
@@ -75,7 +74,7 @@ class DeadLetter:
         No value of the row is in it: an error ends up in logs.
         """
         tp, where = self.place()
-        keep = ", and keep topic, partition and offset to see where it came from"
+        keep = ", and keep topic, partition and offset to see its origin"
         return PoisonRowError(
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
@@ -86,8 +85,8 @@ class DeadLetter:
         )
 
 
-class Why(NamedTuple):
-    """Why a row is refused, and what of it may go into logs."""
+class RefusalReason(NamedTuple):
+    """The reason why a row is refused, and the part of it that may go into logs."""
 
     reason: str
     redacted: str
@@ -106,7 +105,7 @@ class RowFilter:
     version: str | None = None
 
     @classmethod
-    def of(
+    def for_target(
         cls,
         names: Sequence[str],
         target: Collection[str] | None,
@@ -163,14 +162,18 @@ class RowFilter:
         Spark casts any bytes to a string. In a reason such bytes are escaped. Raises SettingsError
         when the mark is not a text.
         """
-        rows, marked = self._unmarked(rows)
-        rows, broken = self._readable(rows)
-        rows, old = self._versioned(rows)
-        return rows, marked + broken + old
+        letters: list[DeadLetter] = []
+        for check in (self._marks, _flaws, self._missing_versions):
+            reasons = check(rows)
+            bad = [(at, reason) for at, reason in enumerate(reasons) if reason is not None]
+            if bad:
+                letters += [self.letter(rows, at, reason) for at, reason in bad]
+                rows = rows.filter(pa.array([reason is None for reason in reasons]))
+        return rows, letters
 
-    def _unmarked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+    def _marks(self, rows: pa.RecordBatch) -> Sequence[str | None]:
         if not self.marked:
-            return rows, []
+            return ()
         marks = rows.column(REASON)
         if not pa.types.is_string(marks.type) and not pa.types.is_large_string(marks.type):
             raise SettingsError(
@@ -178,14 +181,20 @@ class RowFilter:
                 fix="Set it to the reason as a string, and to null if the row is fine",
             )
         if marks.null_count == len(marks):
-            return rows, []
+            return ()
         reasons: list[bytes | None] = marks.cast(pa.large_binary(), safe=False).to_pylist()
-        letters = [
-            self.letter(rows, index, reason.decode("utf-8", "backslashreplace"))
-            for index, reason in enumerate(reasons)
-            if reason is not None
+        return [
+            None if reason is None else reason.decode("utf-8", "backslashreplace")
+            for reason in reasons
         ]
-        return rows.filter(pc.is_null(marks)), letters
+
+    def _missing_versions(self, rows: pa.RecordBatch) -> Sequence[str | None]:
+        if self.version is None or not rows.column(self.version).null_count:
+            return ()
+        reason = f"version column {self.version!r} is null"
+        return [
+            reason if null else None for null in rows.column(self.version).is_null().to_pylist()
+        ]
 
     def letter(
         self, rows: pa.RecordBatch, index: int, reason: str, redacted: str | None = None
@@ -201,26 +210,6 @@ class RowFilter:
             redacted=redacted,
             row=json_row(row.drop_columns([REASON]) if self.marked else row),
         )
-
-    def _readable(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        try:
-            rows.validate(full=True)
-        except pa.ArrowInvalid:
-            # taken, not sliced: a slice of a struct is checked with all rows of its parts
-            flaws = [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
-        else:
-            return rows, []
-        letters = [self.letter(rows, at, flaw) for at, flaw in enumerate(flaws) if flaw is not None]
-        return rows.filter(pa.array([flaw is None for flaw in flaws])), letters
-
-    def _versioned(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        if self.version is None or not rows.column(self.version).null_count:
-            return rows, []
-        lacks = pc.is_null(rows.column(self.version))
-        why = f"version column {self.version!r} is null"
-        at = [index for index, one in enumerate(lacks.to_pylist()) if one]
-        letters = [self.letter(rows, index, why) for index in at]
-        return rows.filter(pc.invert(lacks)), letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,16 +241,21 @@ class DeadLetterSql:
         places = ", ".join([self.placeholder] * len(names))
         batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)
         put_at = now_text(now)
-        return Many(
-            f"INSERT INTO {self.table} ({columns}) VALUES ({places})",
-            [
-                (
-                    *(*batch, one.topic, one.partition, one.offset, one.reason, one.row, put_at),
-                    *((one.shown,) if self.redacted else ()),
-                )
-                for one in letters
-            ],
-        )
+        rows: list[tuple[Any, ...]] = []
+        for letter in letters:
+            origin = (letter.topic, letter.partition, letter.offset)
+            shown = (letter.shown,) if self.redacted else ()
+            rows.append((*batch, *origin, letter.reason, letter.row, put_at, *shown))
+        return Many(f"INSERT INTO {self.table} ({columns}) VALUES ({places})", rows)
+
+
+def _flaws(rows: pa.RecordBatch) -> Sequence[str | None]:
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid:
+        # taken, not sliced: a slice of a struct is checked with all rows of its parts
+        return [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
+    return ()
 
 
 def _flaw(row: pa.RecordBatch) -> str | None:
@@ -299,7 +293,8 @@ class DeadLetterLimit:
 
     def __post_init__(self) -> None:
         """Raise SettingsError for what is neither."""
-        if not _is_limit(self.most):
+        is_share = isinstance(self.most, float) and 0 <= self.most <= 1
+        if not is_share and (type(self.most) is not int or self.most < 0):
             raise SettingsError(
                 "max_dead_letters must be a number of rows (int, 0 or more) or a share of rows "
                 f"(float from 0.0 to 1.0), got {self.most!r}",
@@ -330,11 +325,11 @@ class Refusals:
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
         """Count them. Raises PoisonRowError as soon as they are more than a number allows."""
-        for one in letters:
-            self.first = self.first or one
+        for letter in letters:
+            self.first = self.first or letter
             self.count += 1
-            if one.shown in self.reasons or len(self.reasons) < _REASONS:
-                self.reasons[one.shown] += 1
+            if letter.shown in self.reasons or len(self.reasons) < _REASONS:
+                self.reasons[letter.shown] += 1
         if isinstance(self.limit.most, int) and self.count > self.limit.most:
             raise self._too_many(None)
 
@@ -345,7 +340,7 @@ class Refusals:
 
     def _too_many(self, rows: int | None) -> PoisonRowError:
         first = self.first
-        of = "" if rows is None else f" of {rows}"
+        share = "" if rows is None else f" of {rows}"
         example = "" if first is None else f"; the first: {first.place()[1]}: {first.shown}"
         often = ""
         if self.reasons:
@@ -353,7 +348,7 @@ class Refusals:
             often = f"; the most frequent reason ({times} times): {reason}"
         every = rows is not None and self.count >= rows
         return PoisonRowError(
-            f"{self.count} rows{of} cannot be written to {self.label}{example}{often}",
+            f"{self.count} rows{share} cannot be written to {self.label}{example}{often}",
             partition=None if first is None else first.place()[0],
             offset=None if first is None else first.offset,
             cause="every row fails, so the rows are not to blame; nothing was written"
@@ -362,9 +357,3 @@ class Refusals:
             fix="Find out what has changed: the table, the transform or the producers"
             + ("" if every else "; if this number is expected, raise max_dead_letters="),
         )
-
-
-def _is_limit(most: object) -> bool:
-    if isinstance(most, float):
-        return 0 <= most <= 1
-    return isinstance(most, int) and not isinstance(most, bool) and most >= 0

@@ -20,6 +20,6 @@ def shown_dsn(dsn: str) -> str:
     if "://" not in dsn or parts.fragment:
         return "postgresql://..."
     login, at, hosts = parts.netloc.rpartition("@")
-    kept = [one for one in parts.query.split("&") if one.partition("=")[0] in _NO_SECRETS]
-    query = f"?{'&'.join(kept)}" if kept else ""
+    pairs = [pair for pair in parts.query.split("&") if pair.partition("=")[0] in _NO_SECRETS]
+    query = f"?{'&'.join(pairs)}" if pairs else ""
     return f"{parts.scheme}://{login.partition(':')[0]}{at}{hosts}{parts.path}{query}"

@@ -33,7 +33,9 @@ class Fetch(Enum):
     PINNED = "pinned"
 
 
-def fetch(*, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool) -> Fetch:
+def choose_fetch(
+    *, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool
+) -> Fetch:
     """Choose. `cores` run tasks at the same time; None if that is unknown or may change.
 
     `may_change`: rows may be others, or in other tasks, when they are computed a second time;
@@ -57,7 +59,7 @@ def next_count(count: int, size: int, limit: int = 0) -> int:
     return max(1, min(_GROWTH * count, most * count // max(size, 1)))
 
 
-def tasks_wanted(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
+def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
     """Return into how many tasks a frame of so many partitions is to be cut; None: not at all.
 
     A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
@@ -78,4 +80,4 @@ def planned_rows(plan: PlannedBatch) -> int:
 
 
 def _lengths(plan: PlannedBatch) -> Iterator[int]:
-    return (it.until - it.start for ranges in plan.sources.values() for it in ranges.values())
+    return (until - start for part in plan.sources.values() for start, until in part.values())

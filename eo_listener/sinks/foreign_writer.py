@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from eo_listener.errors import ForeignWriterError
@@ -11,15 +10,14 @@ from eo_listener.model.ledger import Entry, Head
 from eo_listener.offsets import TopicPartition
 
 _SHOWN: Final = 3
-_NO_TIMES: Final[Mapping[TopicPartition, str]] = MappingProxyType({})
 
 
 def foreign_writer(
-    label: str, entry: Entry, found: str, partitions: Collection[TopicPartition]
+    label: str, entry: Entry, reason: str, partitions: Collection[TopicPartition]
 ) -> ForeignWriterError:
-    """Say that nothing of `entry` was written to the sink `label`, and by what that was `found`."""
+    """Return the error for an `entry` of which nothing was written to the sink `label`."""
     return ForeignWriterError(
-        f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {found}",
+        f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {reason}",
         ranges={tp: entry.moves[tp].range for tp in partitions},
         cause="another driver writes under the same name: a newer driver took over, or an "
         "older one is still running",
@@ -29,7 +27,7 @@ def foreign_writer(
 
 
 def refuse_moved(label: str, entry: Entry, heads: Mapping[TopicPartition, Head]) -> None:
-    """Raise ForeignWriterError where the ledger, which has `heads`, is not as `entry` found it."""
+    """Raise ForeignWriterError if the ledger, which has `heads`, is not as `entry` found it."""
     if any(heads.get(tp) != move.expected for tp, move in entry.moves.items()):
         raise ledger_changed(label, entry, heads)
 
@@ -38,27 +36,30 @@ def ledger_changed(
     label: str,
     entry: Entry,
     heads: Mapping[TopicPartition, Head],
-    moved_at: Mapping[TopicPartition, str] = _NO_TIMES,
+    moved_at: Mapping[TopicPartition, str] | None = None,
 ) -> ForeignWriterError:
-    """Say which of `heads`, those that the ledger has now, are not what `entry` has found.
+    """Return the error that names the `heads` of the ledger that are not as `entry` found them.
 
     `moved_at` has the times of their last moves, if the store keeps them.
     """
     # If the entry was refused at its end, it has moved all other heads itself, which needs no
     # report.
-    wrong = [
+    changed = [
         tp
         for tp, move in entry.moves.items()
         if heads.get(tp) != move.expected and heads.get(tp) != entry.head(tp)
     ] or list(entry.moves)
-    shown = "; ".join(_moved(tp, heads.get(tp), moved_at.get(tp)) for tp in wrong[:_SHOWN])
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    found = f"the ledger of {entry.query!r} has changed since this run read it ({shown}{more})"
-    return foreign_writer(label, entry, found, wrong)
+    times = moved_at or {}
+    shown = "; ".join(_moved(tp, heads.get(tp), times.get(tp)) for tp in changed[:_SHOWN])
+    more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    reason = f"the ledger of {entry.query!r} has changed since this run read it ({shown}{more})"
+    return foreign_writer(label, entry, reason, changed)
 
 
 def _moved(tp: TopicPartition, head: Head | None, moved_at: str | None) -> str:
     if head is None:
         return f"{tp} is missing"
-    who = f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id}"
-    return who if moved_at is None else f"{who} at {moved_at}"
+    time = "" if moved_at is None else f" at {moved_at}"
+    return (
+        f"{tp} is at {head.range.until}, moved by run {head.run_id} in batch {head.batch_id}{time}"
+    )

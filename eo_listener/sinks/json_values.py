@@ -48,14 +48,15 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {part.name: _plain(value[part.name], part.type) for part in kind}
     if pa.types.is_map(kind):
-        pairs = [(_plain(key, kind.key_type), _plain(one, kind.item_type)) for key, one in value]
-        return {key if isinstance(key, str) else json.dumps(key): one for key, one in pairs}
+        pairs = [(_plain(key, kind.key_type), _plain(item, kind.item_type)) for key, item in value]
+        return {key if isinstance(key, str) else json.dumps(key): item for key, item in pairs}
     if pa.types.is_list(kind):
-        return [_plain(one, kind.value_type) for one in value]
-    return _scalar(value)
+        return [_plain(item, kind.value_type) for item in value]
+    return json_scalar(value)
 
 
-def _scalar(value: Any) -> Any:
+def json_scalar(value: Any) -> Any:
+    """Return a value that is not nested, as JSON has it; see `json_text`."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date):  # a datetime too

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import OutcomeUnknownError, PoisonRowError
 from eo_listener.offsets import TopicPartition
+from eo_listener.sinks.arrow_rows import LOST, rows_lost
 from eo_listener.sinks.dead_letters import REASON, RowFilter
-from eo_listener.sinks.lost_rows import LOST, rows_lost
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.calls import FAILURES, thrown
@@ -30,7 +30,7 @@ logger = logging.getLogger("eo_listener")
 
 
 @contextmanager
-def kept(frame: DataFrame) -> Iterator[DataFrame]:
+def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
     """Compute the rows of `frame`, and have the executors keep them until the end.
 
     Raises RetriableSinkError if one of these has ended before; nothing must be written then unless
@@ -50,9 +50,9 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 @contextmanager
-def named(frame: DataFrame, view: str) -> Iterator[DataFrame]:
-    """As `kept`, with a name in the session of `frame`."""
-    with kept(frame) as rows:
+def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
+    """As `keep_rows`, with a name in the session of `frame`."""
+    with keep_rows(frame) as rows:
         rows.createOrReplaceTempView(view)
         try:
             yield rows
@@ -64,16 +64,20 @@ def named(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 
 
 @contextmanager
-def unmarked(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
+def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
     """The rows of `frame` for a sink without dead letters; kept if some may be marked.
 
-    Raises PoisonRowError for one that is, with `fix`, and SettingsError as `RowFilter.of` does.
+    Raises PoisonRowError, with `fix`, if one is, and SettingsError as `RowFilter.for_target` does.
     """
-    if not RowFilter.of(frame.columns, None).marked:
+    if not RowFilter.for_target(frame.columns, None).marked:
         yield frame
         return
-    with kept(frame) as computed:
-        _refuse_marked(computed, label, fix)
+    with keep_rows(frame) as computed:
+        names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
+        marked = computed.where(F.col(REASON).isNotNull()).select(*names, REASON)
+        for *origin, reason in marked.limit(1).collect():
+            cause = "such a row fails its batch; nothing was written"
+            raise poison_row(origin, label, reason, cause=cause, fix=fix)
         yield computed.drop(REASON)
 
 
@@ -85,37 +89,24 @@ def poison_row(
     `origin` are its topic, partition and offset; None where the row does not say them.
     """
     topic, partition, offset = origin
-    known = None not in origin
-    tp = TopicPartition(topic, partition) if known else None
-    where = f"the row from offset {offset} of {tp}" if known else "a row"
+    has_origin = None not in origin
+    tp = TopicPartition(topic, partition) if has_origin else None
+    row_text = f"the row from offset {offset} of {tp}" if has_origin else "a row"
     return PoisonRowError(
-        f"{where} cannot be written to {label}: {reason}",
+        f"{row_text} cannot be written to {label}: {reason}",
         partition=tp,
-        offset=offset if known else None,
+        offset=offset if has_origin else None,
         cause=cause,
         fix=fix,
     )
 
 
-def _refuse_marked(frame: DataFrame, label: str, fix: str) -> None:
-    names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
-    marked = frame.where(F.col(REASON).isNotNull()).select(*names, REASON).limit(1).collect()
-    for *origin, reason in marked:
-        raise poison_row(
-            origin,
-            label,
-            reason,
-            cause="such a row fails its batch; nothing was written",
-            fix=fix,
-        )
-
-
 def _is_of_lost_rows(error: BaseException) -> bool:
-    at: BaseException | None = error
-    while at is not None:
-        if any(LOST in one.text for one in thrown(at)):
+    cause: BaseException | None = error
+    while cause is not None:
+        if any(LOST in java_error.text for java_error in thrown(cause)):
             return True
-        at = None if at.__cause__ is at else at.__cause__
+        cause = None if cause.__cause__ is cause else cause.__cause__
     return False
 
 

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from eo_listener.client_config.validation import require_name, require_ports
 from eo_listener.errors import MissingExtraError, SettingsError
@@ -23,22 +23,11 @@ if TYPE_CHECKING:
     from eo_listener.kafka.java_transactions import JavaTransactions
     from eo_listener.spark.session.local_spark import LocalSpark
 
+_Opened = TypeVar("_Opened")
+
 _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
-_READERS: Final = {
-    LedgerStore.SQLITE: "SqliteLedgerReader",
-    LedgerStore.POSTGRES: "PostgresLedgerReader",
-    LedgerStore.KAFKA: "KafkaLedgerReader",
-    LedgerStore.ICEBERG: "IcebergLedgerReader",
-    LedgerStore.DELTA: "DeltaLedgerReader",
-}
-_REPAIRS: Final = {
-    LedgerStore.SQLITE: "SqliteLedgerRepair",
-    LedgerStore.POSTGRES: "PostgresLedgerRepair",
-    LedgerStore.KAFKA: "KafkaLedgerRepair",
-    LedgerStore.ICEBERG: "IcebergLedgerRepair",
-    LedgerStore.DELTA: "DeltaLedgerRepair",
-}
+
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
 """With the extra that brings each; None: the one that has the store's name."""
 
@@ -67,10 +56,10 @@ class LedgerAddress:
 
     @property
     def shown(self) -> str:
-        """As a command line names it, without a password."""
+        """The address as a command line names it, without a password."""
         if self.store is LedgerStore.KAFKA:
-            where = "" if self.servers is None else f"//{self.servers}/"
-            return f"kafka:{where}{self.place}"
+            cluster = "" if self.servers is None else f"//{self.servers}/"
+            return f"kafka:{cluster}{self.place}"
         if self.store is LedgerStore.POSTGRES:
             return shown_dsn(self.place)
         return f"{self.store.value}:{shown(self.place)}"
@@ -85,12 +74,12 @@ class LedgerAddress:
         store, place = LedgerStore.from_address(text), text.partition(":")[2]
         if store is not None and place and (store is LedgerStore.SQLITE or store.in_table):
             return cls(store=store, place=place)
-        found = _KAFKA.fullmatch(text)
-        if found is not None and found["topic"]:
-            require_name("topic", found["topic"])
-            if found["servers"] is not None:
-                require_ports(found["servers"])
-            return cls(store=LedgerStore.KAFKA, place=found["topic"], servers=found["servers"])
+        match = _KAFKA.fullmatch(text)
+        if match is not None and match["topic"]:
+            require_name("topic", match["topic"])
+            if match["servers"] is not None:
+                require_ports(match["servers"])
+            return cls(store=LedgerStore.KAFKA, place=match["topic"], servers=match["servers"])
         raise SettingsError(
             "unrecognised ledger address",
             cause="it may hold a password, so its value is not shown",
@@ -113,28 +102,22 @@ class LedgerAddress:
         Raises SettingsError, and MissingExtraError where the store's
         package is not installed.
         """
-        reader: LedgerReader
+        loaded: Callable[..., LedgerReader] = self._loaded("Reader")
         if self.in_table:
             batches = BATCHES_COUNTED if counts_rows else BATCHES_READ
-            reader = self._loaded("reader")(self.place, spark, query=query, batches=batches)
-        elif self.store is LedgerStore.SQLITE:
-            reader = self._loaded("reader")(self.place)
-        elif self.store is LedgerStore.POSTGRES:
-            reader = self._loaded("reader")(self.place, schema=schema)
-        else:
-            reader = self._loaded("reader")(self.of_cluster(properties), self.place)
-        return reader
+            return loaded(self.place, spark, query=query, batches=batches)
+        return self._open(loaded, properties, schema)
 
-    def of_cluster(self, properties: Mapping[str, str] | None) -> dict[str, str]:
+    def client_properties(self, properties: Mapping[str, str] | None) -> dict[str, str]:
         """The properties of the client for a topic. Raises SettingsError without a cluster."""
         own = {} if self.servers is None else {"bootstrap.servers": self.servers}
-        given = {**(properties or {}), **own}
-        if "bootstrap.servers" not in given:
+        merged = {**(properties or {}), **own}
+        if "bootstrap.servers" not in merged:
             raise SettingsError(
                 f"the ledger in topic {self.place} needs a cluster",
                 fix=f"Add -b HOST:PORT, or write kafka://HOST:PORT/{self.place}",
             )
-        return given
+        return merged
 
     @property
     def in_table(self) -> bool:
@@ -152,32 +135,35 @@ class LedgerAddress:
     ) -> LedgerRepair:
         """Return what repairs it. Raises as `open` does.
 
-        `java` queries Kafka's coordinators for transactions; `no_java` is the reason why there is
-        none.
+        `java` queries Kafka's coordinators for transactions; without it `no_java` is the reason.
         """
-        repair: LedgerRepair
+        loaded: Callable[..., LedgerRepair] = self._loaded("Repair")
         if self.in_table:
-            repair = self._loaded("repair")(self.place, spark)
-        elif self.store is LedgerStore.SQLITE:
-            repair = self._loaded("repair")(self.place)
-        elif self.store is LedgerStore.POSTGRES:
-            repair = self._loaded("repair")(self.place, schema=schema)
-        else:
-            repair = self._loaded("repair")(
-                self.of_cluster(properties), self.place, java=java, no_java=no_java
-            )
-        return repair
+            return loaded(self.place, spark)
+        return self._open(loaded, properties, schema, java=java, no_java=no_java)
 
-    def _loaded(self, of: Literal["reader", "repair"]) -> Any:
-        store, names = self.store.value, _READERS if of == "reader" else _REPAIRS
+    def _open(
+        self,
+        loaded: Callable[..., _Opened],
+        properties: Mapping[str, str] | None,
+        schema: str | None,
+        **kafka: Any,
+    ) -> _Opened:
+        if self.store is LedgerStore.KAFKA:
+            return loaded(self.client_properties(properties), self.place, **kafka)
+        if self.store is LedgerStore.POSTGRES:
+            return loaded(self.place, schema=schema)
+        return loaded(self.place)
+
+    def _loaded(self, part: Literal["Reader", "Repair"]) -> Any:
+        store = self.store.value
         try:
-            return getattr(
-                import_module(f"eo_listener.sinks.{store}.ledger_{of}"), names[self.store]
-            )
+            module = import_module(f"eo_listener.sinks.{store}.ledger_{part.lower()}")
+            return getattr(module, f"{store.capitalize()}Ledger{part}")
         except ImportError as error:
             lacking = (error.name or "").partition(".")[0]
             if lacking not in _PACKAGES:
                 raise
-            what = f"reading a ledger ({store})"
+            task = f"reading a ledger ({store})"
             extra = _PACKAGES[lacking] or store
-            raise MissingExtraError(what, package=lacking, extra=extra) from error
+            raise MissingExtraError(task, package=lacking, extra=extra) from error

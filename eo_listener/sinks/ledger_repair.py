@@ -24,7 +24,7 @@ from eo_listener.model.ledger import Entry, Head, LedgerKey, Move, StoredLedger
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-_TRIES: Final = 5  # where others commit to the table between two steps of a repair
+_TRIES: Final = 5  # of a repair, if others commit to the table between two of its steps
 
 Heads = Mapping[TopicPartition, Head]
 Ledgers = Mapping[LedgerKey, Heads]
@@ -91,18 +91,18 @@ class LedgerRepair(Protocol):
 
 def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:
     """The one ledger that is meant. Raises SettingsError, which names those that there are."""
-    found = [
+    matching = [
         key
         for key in sorted(ledgers)
         if (sink is None or key.sink == sink) and (query is None or key.query == query)
     ]
-    if len(found) == 1:
-        return found[0]
-    words = (["--sink", key.sink, "--query", key.query] for key in found or sorted(ledgers))
-    there = few(map(shlex.join, words))
+    if len(matching) == 1:
+        return matching[0]
+    words = (["--sink", key.sink, "--query", key.query] for key in matching or sorted(ledgers))
+    existing = few(map(shlex.join, words))
     raise SettingsError(
-        f"{label} has {len(found) or 'no'} ledgers of that name",
-        cause=f"it has {there}" if ledgers else "no batch with a ledger was written yet",
+        f"{label} has {len(matching) or 'no'} ledgers of that name",
+        cause=f"it has {existing}" if ledgers else "no batch with a ledger was written yet",
         fix="Name a ledger with --sink and --query"
         if ledgers
         else "Check that this is the right store",
@@ -214,11 +214,12 @@ def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
 def refuse_users(label: str, users: tuple[str, ...]) -> None:
     """Raise InUseError where sinks are connected."""
     if users:
-        raise InUseError(
-            f"{label} is in use: {few(users)}",
-            cause="the query is running",
-            fix="Stop the query first",
-        )
+        raise running(f"{label} is in use: {few(users)}")
+
+
+def running(problem: str) -> InUseError:
+    """Return the error for a ledger whose query is running."""
+    return InUseError(problem, cause="the query is running", fix="Stop the query first")
 
 
 def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> None:
@@ -236,33 +237,25 @@ def refuse_moved(label: str, before: Heads, after: Heads) -> None:
     """Raise InUseError where heads are not what they were."""
     moved = [tp for tp in sorted(before.keys() | after.keys()) if before.get(tp) != after.get(tp)]
     if moved:
-        raise InUseError(
-            f"the ledger in {label} has since moved: {few(moved)}",
-            cause="the query is running",
-            fix="Stop the query first",
-        )
+        raise running(f"the ledger in {label} has since moved: {few(moved)}")
 
 
 def commit_to_table(
-    label: str, commit: Callable[[], object], *, asked: str, others: str | None = None
+    label: str, commit: Callable[[], object], *, service: str, other_writers: str | None = None
 ) -> None:
-    """Have a repair of the ledger in a table committed, tried again where others came first.
+    """Have a repair of the ledger in a table committed; try again if other commits came first.
 
-    `asked` is what answers to a commit; `others` says who comes first, None: as the error does.
+    `service` answers to a commit; `other_writers` names who comes first, None: as the error does.
     Raises InUseError and OutcomeUnknownError, and what else `commit` raises.
     """
     for tries_left in reversed(range(_TRIES)):
         try:
             commit()
         except ForeignWriterError as error:
-            raise InUseError(
-                f"the ledger in {label} has since moved: {error.problem}",
-                cause="the query is running",
-                fix="Stop the query first",
-            ) from error
+            raise running(f"the ledger in {label} has since moved: {error.problem}") from error
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
-                f"{label}: the {asked} did not answer the commit of the repair, so the ledger "
+                f"{label}: the {service} did not answer the commit of the repair, so the ledger "
                 f"may or may not have changed ({error.problem})",
                 cause=error.cause,
                 fix="Run eo-listener ledger show to see the ledger, then run the command again",
@@ -271,7 +264,7 @@ def commit_to_table(
             if not tries_left:
                 raise InUseError(
                     f"{label}: other commits came first each time; nothing was changed",
-                    cause=others or str(error),
+                    cause=other_writers or str(error),
                     fix="Run the command again when they are done",
                 ) from error
         else:

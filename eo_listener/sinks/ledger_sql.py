@@ -7,6 +7,7 @@ parameters; names are ours, but for the schema, and quoted.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,13 +104,10 @@ class LedgerSql:
             f'NOT NULL, {offsets}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
             f"gap_start bigint, gap_until bigint, applied_at {self.moment} NOT NULL)"
         )
-        index, table = HISTORY + "_order", HISTORY
-        names = (
-            (self.table(index), quoted(table))
-            if self.index_in_schema
-            else (quoted(index), self.table(table))
-        )
-        order = f"CREATE INDEX IF NOT EXISTS {names[0]} ON {names[1]} (sink, query, applied_at)"
+        index, table = quoted(f"{HISTORY}_order"), self.table(HISTORY)
+        if self.index_in_schema:
+            index, table = self.table(f"{HISTORY}_order"), quoted(HISTORY)
+        order = f"CREATE INDEX IF NOT EXISTS {index} ON {table} (sink, query, applied_at)"
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
@@ -126,7 +124,7 @@ class LedgerSql:
         return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
     def all_heads(self) -> Statement:
-        """Read the heads of every sink and query; `all_rows` reads the answer."""
+        """Read the heads of every sink and query; `stored_ledgers` reads the answer."""
         return Statement(
             f"SELECT sink, query, {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)}"
         )
@@ -144,61 +142,54 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Make the heads that `entry` has found missing."""
+        """Make the heads that `entry` expects to be missing."""
         text = (
             f"INSERT INTO {self.table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
             'query_id, run_id, moved_at, format, sink, query, topic, "partition") '
             f"VALUES ({self._places(12)}) ON CONFLICT DO NOTHING"
         )
-        return Many(
-            text,
-            [
-                (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
-                for tp, move in entry.moves.items()
-                if move.expected is None
-            ],
-        )
+        rows = [
+            (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
+            for tp, move in entry.moves.items()
+            if move.expected is None
+        ]
+        return Many(text, rows)
 
     def move(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Move the heads that `entry` has found, each only if it is still as it was found."""
+        """Move the heads that `entry` expects, each only if it is still as expected."""
         fields = ("next_offset", "start_offset", "topic_id", "batch_id", "query_id", "run_id")
-        wanted = ("sink", "query", "topic", '"partition"')
-        found = ("next_offset", "batch_id", "query_id", "run_id")
+        key_fields = ("sink", "query", "topic", '"partition"')
+        expected_fields = ("next_offset", "batch_id", "query_id", "run_id")
         text = (
             f"UPDATE {self.table(HEADS)} SET {self._each((*fields, 'moved_at'), ', ')} "
-            f"WHERE {self._each((*wanted, *found), ' AND ')}"
+            f"WHERE {self._each((*key_fields, *expected_fields), ' AND ')}"
         )
-        return Many(
-            text,
-            [
-                (
-                    *self._moved(entry, tp, now),
-                    *(sink, entry.query, *tp),
-                    *(was.range.until, was.batch_id, was.query_id, was.run_id),
-                )
-                for tp, move in entry.moves.items()
-                if (was := move.expected) is not None
-            ],
-        )
+        rows = [
+            (
+                *self._moved(entry, tp, now),
+                *(sink, entry.query, *tp),
+                *(old_head.range.until, old_head.batch_id, old_head.query_id, old_head.run_id),
+            )
+            for tp, move in entry.moves.items()
+            if (old_head := move.expected) is not None
+        ]
+        return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
         """Write down each move that has a `verdict`; `rows` are the batch's."""
-        text = self._history_insert()
         batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
-        return Many(
-            text,
-            [
-                (
-                    *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.range),
-                    *(*batch, word, *(move.gap or (None, None)), now_text(now)),
-                )
-                for tp, move in entry.moves.items()
-                if (word := verdict(move)) is not None
-            ],
-        )
+        history = [
+            (
+                *(FORMAT, sink, entry.query, move.source, *tp, move.topic_id, *move.range),
+                *(*batch, word, *(move.gap or (None, None)), now_text(now)),
+            )
+            for tp, move in entry.moves.items()
+            if (word := verdict(move)) is not None
+        ]
+        return Many(self._history_insert(), history)
 
-    def prune(self, sink: str, entry: Entry, kept: int = KEPT_BATCHES) -> Statement | None:
-        """Drop the history of all but the newest `kept` batches or more; None if it is not yet due.
+    def prune(self, sink: str, entry: Entry, batches: int = KEPT_BATCHES) -> Statement | None:
+        """Keep the history of at least the newest `batches`, drop the rest; None if not yet due.
 
         The beginning of a partition, given-up offsets, and earlier names of a ledger are kept
         forever: nothing else records them. Batches are ordered by time, since batch ids begin again
@@ -208,15 +199,15 @@ class LedgerSql:
         if entry.batch_id % _PRUNE_EVERY:
             return None
         table = self.table(HISTORY)
-        ours = self._each(("sink", "query"), " AND ")
+        has_key = self._each(("sink", "query"), " AND ")
         text = (
-            f"DELETE FROM {table} WHERE {ours} AND verdict <> 'first' AND gap_start IS NULL AND "
+            f"DELETE FROM {table} WHERE {has_key} AND verdict <> 'first' AND gap_start IS NULL AND "
             "substr(verdict, 1, 7) <> 'renamed' AND applied_at <= (SELECT applied_at FROM "
-            f"{table} WHERE {ours} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
-            f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {ours}))"
+            f"{table} WHERE {has_key} ORDER BY applied_at DESC LIMIT 1 OFFSET {self.placeholder} * "
+            f"(SELECT count(*) FROM {self.table(HEADS)} WHERE {has_key}))"
         )
         key = (sink, entry.query)
-        return Statement(text, (*key, *key, kept, *key))
+        return Statement(text, (*key, *key, batches, *key))
 
     def rename(self, table: str, old: LedgerKey, new: LedgerKey) -> Statement:
         """Give the rows of one of the tables, HEADS or HISTORY, another sink and query."""
@@ -234,17 +225,15 @@ class LedgerSql:
 
         It begins with `renamed`.
         """
-        return Many(
-            self._history_insert(),
-            [
-                (
-                    *(FORMAT, *key, 0, *tp, head.topic_id, head.range.until, head.range.until),
-                    *(head.batch_id, head.query_id, head.run_id, 0),
-                    *(word, None, None, now_text(now)),
-                )
-                for tp, head in heads.items()
-            ],
-        )
+        rows = [
+            (
+                *(FORMAT, *key, 0, *tp, head.topic_id, head.range.until, head.range.until),
+                *(head.batch_id, head.query_id, head.run_id, 0),
+                *(word, None, None, now_text(now)),
+            )
+            for tp, head in heads.items()
+        ]
+        return Many(self._history_insert(), rows)
 
     def table(self, name: str) -> str:
         """Return one of the ledger's tables as a statement names it."""
@@ -307,36 +296,28 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
     return LedgerRow(TopicPartition(topic, partition), head, moved_at)
 
 
-def all_rows(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, LedgerRow]]:
+def stored_ledgers(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, StoredLedger]:
     """Read the rows of `LedgerSql.all_heads`. Raises FormatError as `read_ledger_row` does."""
-    found: dict[LedgerKey, dict[TopicPartition, LedgerRow]] = {}
-    for sink, query, *rest in rows:
-        there = read_ledger_row(rest)
-        found.setdefault(LedgerKey(sink, query), {})[there.partition] = there
-    return found
-
-
-def stored(
-    found: Mapping[LedgerKey, Mapping[TopicPartition, LedgerRow]],
-) -> dict[LedgerKey, StoredLedger]:
-    """Return what `all_rows` has read as values that every store has."""
+    ledgers: defaultdict[LedgerKey, list[LedgerRow]] = defaultdict(list)
+    for sink, query, *head in rows:
+        ledgers[LedgerKey(sink, query)].append(read_ledger_row(head))
     return {
         key: StoredLedger(
             key=key,
-            heads={tp: row.head for tp, row in rows.items()},
-            moved_at={tp: row.moved_at for tp, row in rows.items()},
+            heads={row.partition: row.head for row in ledger},
+            moved_at={row.partition: row.moved_at for row in ledger},
         )
-        for key, rows in found.items()
+        for key, ledger in ledgers.items()
     }
 
 
 def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
     """Read a row of `LedgerSql.applied_batches`. Raises FormatError as `read_ledger_row` does."""
-    *of_head, rows, word, gap_start, gap_until, applied_at = row
-    there = read_ledger_row((*of_head, applied_at))
+    *head_columns, rows, word, gap_start, gap_until, applied_at = row
+    ledger_row = read_ledger_row((*head_columns, applied_at))
     return AppliedBatch(
-        partition=there.partition,
-        head=there.head,
+        partition=ledger_row.partition,
+        head=ledger_row.head,
         rows=rows,
         verdict=word,
         gap=None if gap_start is None else OffsetRange(gap_start, gap_until),
@@ -346,15 +327,13 @@ def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
 
 def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
     """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `read_ledger_row` does."""
-    return {
-        key: {tp: row.head for tp, row in found.items()} for key, found in all_rows(rows).items()
-    }
+    return {key: dict(ledger.heads) for key, ledger in stored_ledgers(rows).items()}
 
 
 def rows_changed(
     label: str, entry: Entry, rows: Mapping[TopicPartition, LedgerRow]
 ) -> ForeignWriterError:
-    """Say which of `rows`, those that the ledger has now, are not what `entry` has found."""
+    """Return the error that names the `rows` of the ledger that are not as `entry` found them."""
     return ledger_changed(
         label,
         entry,

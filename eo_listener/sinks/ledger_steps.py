@@ -54,9 +54,9 @@ def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
     """Return what `steps`, the newest first, have applied: each partition's together, the oldest
     first.
     """
-    found = [one for step in steps for one in _applied(step)]
-    found.reverse()
-    return sorted(found, key=lambda one: one.partition)
+    batches = [batch for step in steps for batch in _applied(step)]
+    batches.reverse()
+    return sorted(batches, key=lambda batch: batch.partition)
 
 
 def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
@@ -64,16 +64,16 @@ def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
 
     No more of them are taken than are needed, and at most BATCHES_READ.
     """
-    found: dict[TopicPartition, str] = {}
+    times: dict[TopicPartition, str] = {}
     heads: Heads = {}
     for number, step in enumerate(islice(steps, BATCHES_READ)):
         heads = step.heads if number == 0 else heads
         for tp, head in step.heads.items():
-            if tp not in found and heads.get(tp) == head and _has_moved(step, tp):
-                found[tp] = _moment(step.at)
-        if len(found) == len(heads):
+            if tp not in times and heads.get(tp) == head and _has_moved(step, tp):
+                times[tp] = _moment(step.at)
+        if len(times) == len(heads):
             break
-    return found
+    return times
 
 
 def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:

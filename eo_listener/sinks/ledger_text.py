@@ -64,39 +64,39 @@ class LedgerText:
     @classmethod
     def decode(cls, text: str) -> LedgerText:
         """Read a text. Raises FormatError for what `encode` of this format would not write."""
-        given = _parsed(text)
-        query, number = given["query"], given["number"]
+        document = _parsed(text)
+        query, number = document["query"], document["number"]
         if not isinstance(query, str) or type(number) is not int or number < 1:
             raise _foreign("it lacks the name of a query or the number of a batch")
         try:
             heads = [
-                read_row(topic, row, given["moved"])
-                for topic, rows in given["heads"].items()
+                read_row(topic, row, document["moved"])
+                for topic, rows in document["heads"].items()
                 for row in rows
             ]
         except (AttributeError, TypeError, ValueError, IndexError, KeyError) as error:
             raise _foreign(f"a value is unreadable ({type(error).__name__})") from error
-        found = cls(query, number, dict(heads))
-        if len(found.heads) != len(heads):
+        ledger = cls(query, number, dict(heads))
+        if len(ledger.heads) != len(heads):
             raise _foreign("it has a partition twice")
-        return found
+        return ledger
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         raise _foreign("it is not JSON") from None
-    if not isinstance(given, dict) or given.get("v") != FORMAT:
+    if not isinstance(document, dict) or document.get("v") != FORMAT:
         raise _foreign(f"it does not have format {FORMAT}")
-    if given.keys() != _PARTS:
-        raise _foreign(f"it has the parts {', '.join(sorted(given))}")
-    return given
+    if document.keys() != _PARTS:
+        raise _foreign(f"it has the parts {', '.join(sorted(document))}")
+    return document
 
 
-def _foreign(what: str) -> FormatError:
+def _foreign(detail: str) -> FormatError:
     return FormatError(
-        f"the ledger in a commit of the table does not have format {FORMAT}: {what}",
+        f"the ledger in a commit of the table does not have format {FORMAT}: {detail}",
         cause="another program or a newer release of eo_listener wrote it",
         fix="Use that release here too",
     )
@@ -134,7 +134,7 @@ def read_row(topic: str, row: Any, movers: Any) -> tuple[TopicPartition, Head]:
 
     Raises TypeError, ValueError or IndexError for anything else.
     """
-    partition, start, until, number = (_count(one) for one in row)
+    partition, start, until, number = map(_count, row)
     query_id, run_id, batch_id, topic_id = movers[number]
     if start > until:
         raise ValueError("a range ends before it starts")
@@ -148,13 +148,13 @@ def read_row(topic: str, row: Any, movers: Any) -> tuple[TopicPartition, Head]:
     return TopicPartition(topic, partition), head
 
 
-def _count(given: Any) -> int:
-    if type(given) is not int or given < 0:  # JSON's true is 1, and -1 is the last of a list
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:  # JSON's true is 1, and -1 is the last of a list
         raise TypeError("not an integer of at least 0")
-    return given
+    return value
 
 
-def _text(given: Any) -> str:
-    if not isinstance(given, str):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
         raise TypeError("not a string")
-    return given
+    return value

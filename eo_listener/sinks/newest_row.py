@@ -8,7 +8,7 @@ origin, as with a record that was produced twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,34 +38,34 @@ class Newest:
         order = [] if self.version is None else [f"{self.version} DESC"]
         if self.traced:
             # The partition too, so that of rows that say the same it is always the same one.
-            order += [f"{one} DESC" for one in reversed(STAGED_ORIGIN)]
-        by = f" ORDER BY {', '.join(order)}" if order else ""
-        return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{by})"
+            order += [f"{column} DESC" for column in reversed(STAGED_ORIGIN)]
+        order_by = f" ORDER BY {', '.join(order)}" if order else ""
+        return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{order_by})"
 
     def tied(self) -> str:
         """An expression for whether a row cannot be ordered against another of its key."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         differ = [
-            f"count({one}) {window} BETWEEN 1 AND count(*) {window} - 1 "
-            f"OR min({one}) {window} < max({one}) {window}"
-            for one in self.values
+            f"count({value}) {window} BETWEEN 1 AND count(*) {window} - 1 "
+            f"OR min({value}) {window} < max({value}) {window}"
+            for value in self.values
         ]
         if not differ:
             return "(1 = 0)"
         # A CASE, since SQLite takes no chain of a thousand ORs.
-        any_of_them = " ".join(f"WHEN {one} THEN 1" for one in differ)
-        return f"({self.unordered()} AND CASE {any_of_them} ELSE 0 END = 1)"
+        cases = " ".join(f"WHEN {value} THEN 1" for value in differ)
+        return f"({self.unordered()} AND CASE {cases} ELSE 0 END = 1)"
 
     def unordered(self) -> str:
-        """An expression for whether a row is tied, or would be if it said something else."""
+        """An expression for whether a row is tied, or would be if its other values differed."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         several = f"count(*) {window} > 1"
         if not self.traced:
             return f"({several})"
         topic, partition, offset = STAGED_ORIGIN
         unlike = [
-            *(f"count({one}) {window} < count(*) {window}" for one in STAGED_ORIGIN),
-            *(f"min({one}) {window} < max({one}) {window}" for one in (topic, partition)),
+            *(f"count({column}) {window} < count(*) {window}" for column in STAGED_ORIGIN),
+            *(f"min({column}) {window} < max({column}) {window}" for column in (topic, partition)),
             f"count(*) OVER (PARTITION BY {', '.join([*self._among, offset])}) > 1",
         ]
         return f"({several} AND ({' OR '.join(unlike)}))"
@@ -79,15 +79,15 @@ class Newest:
 class TwoRows:
     """Compares a row of a batch with that of its key in the table, in conditions of SQL.
 
-    `there` and `given` write a column of each, `number` an offset to be compared. `located`: both
-    have ORIGIN.
+    `in_table` and `in_batch` write a column of each, `number` an offset to be compared. `located`:
+    both have ORIGIN.
     """
 
     keys: tuple[str, ...]
     version: str | None
     located: bool
-    there: Callable[[str], str]
-    given: Callable[[str], str]
+    in_table: Callable[[str], str]
+    in_batch: Callable[[str], str]
     number: str = "{}"
 
     def same_key(self) -> str:
@@ -104,7 +104,7 @@ class TwoRows:
 
     def unknown(self) -> str:
         """A condition for a row in the table that does not name its origin."""
-        return f"({' OR '.join(f'{self.there(name)} IS NULL' for name in ORIGIN)})"
+        return f"({' OR '.join(f'{self.in_table(name)} IS NULL' for name in ORIGIN)})"
 
     def newer(self) -> str:
         """A condition for the batch's row to replace the table's.
@@ -113,37 +113,37 @@ class TwoRows:
         """
         if self.version is None:
             return "true"
-        there, given = self.there(self.version), self.given(self.version)
+        old, new = self.in_table(self.version), self.in_batch(self.version)
         same = self.same_version()
         if self.located:
-            offsets = [self.number.format(row(ORIGIN[2])) for row in (self.given, self.there)]
+            offsets = [self.number.format(row(ORIGIN[2])) for row in (self.in_batch, self.in_table)]
             later = f"{self.same_partition()} AND {' >= '.join(offsets)}"
             same += f" AND ({self.unknown()} OR ({later}))"
-        return f"({there} IS NULL OR {given} > {there} OR ({same}))"
+        return f"({old} IS NULL OR {new} > {old} OR ({same}))"
 
     def _equal(self, names: Iterable[str]) -> str:
-        return " AND ".join(f"{self.there(name)} = {self.given(name)}" for name in names)
+        return " AND ".join(f"{self.in_table(name)} = {self.in_batch(name)}" for name in names)
 
 
-def said(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
+def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
     """Return the columns other than those of a row's origin."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
 def tie(
-    keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, there: bool = False
+    keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for rows of which none is the newest; `there`: one is in the table.
+    """Return the error for rows of which none is the newest; `in_table`: one is in the table.
 
     `origin` is that of one of them, None if the rows do not have it.
     """
-    same = ", ".join([*keys, *([] if version is None else [version])])
-    where = ""
+    columns = ", ".join([*keys, *([] if version is None else [version])])
+    origin_text = ""
     if origin is not None and None not in origin:
-        where = f" (one is from offset {origin[2]} of {TopicPartition(origin[0], origin[1])})"
-    if there:
+        origin_text = f" (one is from offset {origin[2]} of {TopicPartition(origin[0], origin[1])})"
+    if in_table:
         return SettingsError(
-            f"a row of the batch and a row of the table have the same {same}{where}",
+            f"a row of the batch and a row of the table have the same {columns}{origin_text}",
             cause="the newest cannot be determined: they come from several partitions",
             fix="To write the batch's row, delete the table's; to keep the table's, filter "
             "the batch's in the transform. If a later batch may always win, drop the "
@@ -162,10 +162,24 @@ def tie(
         fix += f"give {version} values that differ, "
     fix += "or keep one row for each key in the transform"
     return SettingsError(
-        f"a batch has several rows with the same {same}{where}",
+        f"a batch has several rows with the same {columns}{origin_text}",
         cause=cause,
         fix=fix[0].upper() + fix[1:],
     )
+
+
+def require_origin_columns(table: str, existing: Collection[str], columns: Sequence[str]) -> None:
+    """Raise SettingsError if a table, as it is displayed, does not exist or lacks one."""
+    missing = [name for name in columns if name not in existing]
+    if missing:
+        raise SettingsError(
+            f"table {table} has no column {missing[0]!r}"
+            if existing
+            else f"the database has no table {table}",
+            cause="rows are counted by the source's topic, partition and offset, which the "
+            "transform must keep",
+            fix="Name the columns that hold them: --columns TOPIC,PARTITION,OFFSET",
+        )
 
 
 def unordered(version: str, kind: str) -> SettingsError:

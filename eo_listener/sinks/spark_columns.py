@@ -21,7 +21,7 @@ _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
 """Another remedy for a column that a table lacks."""
 
-_OF_KAFKA: Final = ("string", "int", "bigint")
+_KAFKA_TYPES: Final = ("string", "int", "bigint")
 _WIDER: Final = {
     "tinyint": ("smallint", "int", "bigint"),
     "smallint": ("int", "bigint"),
@@ -43,7 +43,7 @@ def types_of(schema: StructType) -> Columns:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
-def part_of(schema: StructType, names: Sequence[str]) -> StructType:
+def subschema(schema: StructType, names: Sequence[str]) -> StructType:
     """The columns of these names alone, in their order."""
     return type(schema)([schema[name] for name in names])
 
@@ -53,9 +53,9 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def is_wider(wanted: str, given: str) -> bool:
-    """Return True if the type `wanted` differs but holds each value of `given`."""
-    return wanted in _WIDER.get(given, ())
+def is_wider(table_type: str, row_type: str) -> bool:
+    """Return True if the type `table_type` differs but holds each value of `row_type`."""
+    return table_type in _WIDER.get(row_type, ())
 
 
 def is_nested(kind: str) -> bool:
@@ -70,7 +70,7 @@ def is_padded(kind: str) -> bool:
 
 def is_traced(rows: Columns) -> bool:
     """Return True if rows have topic, partition and offset, as Kafka's own."""
-    return tuple(rows.get(name) for name in ORIGIN) == _OF_KAFKA
+    return tuple(rows.get(name) for name in ORIGIN) == _KAFKA_TYPES
 
 
 def check_typed(columns: Columns) -> None:
@@ -87,11 +87,11 @@ def check_typed(columns: Columns) -> None:
 def check_upsert(
     keys: Sequence[str], version: str | None, schema: StructType, table: Columns
 ) -> None:
-    """Raise SettingsError where rows of `schema` cannot be upserted into the columns of `table`.
+    """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    Which lack the keys, whose version has not the order of numbers or of time, or whose keys and
-    version the table would convert: two keys could become one there, and a newer row an older one.
-    A key that was padded is inserted again with each batch.
+    They lack the keys, their version does not have the order of numbers or of time, or the table
+    would convert their keys and version: two keys could become one there, and a newer row an older
+    one. A key that was padded is inserted again with each batch.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}
@@ -104,10 +104,10 @@ def check_upsert(
                 fix="Name columns of the transform's result, with the same case",
             )
     if version is not None:
-        for where, columns in (("", rows), (" in the table", table)):
+        for place, columns in (("", rows), (" in the table", table)):
             kind = columns.get(version)
             if kind is not None and kind not in _ORDERED:
-                raise unordered(version, f"of type {kind}{where}")
+                raise unordered(version, f"of type {kind}{place}")
     for name in keys:
         if not _is_compared(schema[name].dataType.jsonValue()):
             raise SettingsError(
@@ -116,15 +116,15 @@ def check_upsert(
                 fix="Use columns of simple types, such as numbers and strings, as keys",
             )
     for name in (*keys, *needed["version_column"]):
-        given, wanted = rows.get(name), table.get(name)
-        if given and wanted and given != wanted and not is_wider(wanted, given):
+        kind, stored = rows.get(name), table.get(name)
+        if kind and stored and kind != stored and not is_wider(stored, kind):
             raise SettingsError(
-                f"column {name!r} is {given} in the rows and {wanted} in the table",
+                f"column {name!r} is {kind} in the rows and {stored} in the table",
                 cause="it is compared with the table's column: different values could become "
                 "equal there, and a rounded, truncated or padded value is not found again",
                 fix="Use string or varchar instead of char in the table"
-                if is_padded(wanted)
-                else f"Cast it to {wanted} in the transform",
+                if is_padded(stored)
+                else f"Cast it to {stored} in the transform",
             )
 
 

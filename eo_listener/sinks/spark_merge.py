@@ -15,8 +15,8 @@ from uuid import uuid4
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.fault_points import fault_point
-from eo_listener.sinks.kept_rows import named, poison_row
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, said, tie
+from eo_listener.sinks.kept_rows import keep_as_view, poison_row
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, tie, value_columns
 from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Merge:
         rows with one key cannot be determined, PoisonRowError for a row without a key or a version.
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
-        with named(self._placed(frame), view):
+        with keep_as_view(self._placed(frame), view):
             fault_point("sink.staged")
             self._check(session, view)
             yield view
@@ -96,28 +96,28 @@ class Merge:
         version = self.target.version_column
         if version is None or not self.located:
             return
-        there = types_of(session.table(self.table).schema)
-        for clashing in _rows(session, self._clash(view, there)):
-            raise tie(self.target.keys, version, clashing, there=True)
+        table_types = types_of(session.table(self.table).schema)
+        for origin in _rows(session, self._clash(view, table_types)):
+            raise tie(self.target.keys, version, origin, in_table=True)
 
-    def concerns(self, session: SparkSession, view: str, there: DataFrame) -> bool:
-        """Return True if one of the table's rows in `there` has the key of a row in `view`."""
-        given = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
-        same = given.join(there.alias("eo_there"), F.expr(self._two_rows.same_key()), "leftsemi")
-        return not same.isEmpty()
+    def concerns(self, session: SparkSession, view: str, table_rows: DataFrame) -> bool:
+        """Return True if one of the table's rows in `table_rows` has the key of a row in `view`."""
+        rows = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
+        same_key = F.expr(self._two_rows.same_key())
+        return not rows.join(table_rows.alias("eo_there"), same_key, "leftsemi").isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
         """How many keys the rows in `view` have."""
-        ((found,),) = _rows(session, f"SELECT count(*) FROM {view} WHERE {_PLACE} = 1")
-        return int(found)
+        ((count,),) = _rows(session, f"SELECT count(*) FROM {view} WHERE {_PLACE} = 1")
+        return int(count)
 
     def statement(self, view: str) -> str:
         """The MERGE of the rows in `view`."""
         names = dict(self._staged_names())
-        others = [name for name in self.columns if name not in self.target.keys]
+        changed = [name for name in self.columns if name not in self.target.keys]
         listed = ", ".join(map(quoted, self.columns))
         values = ", ".join(f"eo_given.{names[name]}" for name in self.columns)
-        each = ", ".join(f"eo_there.{quoted(name)} = eo_given.{names[name]}" for name in others)
+        each = ", ".join(f"eo_there.{quoted(name)} = eo_given.{names[name]}" for name in changed)
         parts = [
             f"MERGE INTO {self.table} AS eo_there",
             f"USING (SELECT * FROM {view} WHERE {_PLACE} = 1) AS eo_given",
@@ -136,17 +136,17 @@ class Merge:
 
     def _placed(self, frame: DataFrame) -> DataFrame:
         deleted = F.lit(False) if self.target.delete_when is None else self._deletes()
-        given = frame.select(
-            *(self._value(name).alias(one) for name, one in self._staged_names()),
+        staged = frame.select(
+            *(self._value(name).alias(alias) for name, alias in self._staged_names()),
             deleted.alias(_DELETED),
             *(
-                F.col(quoted(name)).alias(one)
-                for name, one in zip(ORIGIN, STAGED_ORIGIN, strict=True)
+                F.col(quoted(name)).alias(alias)
+                for name, alias in zip(ORIGIN, STAGED_ORIGIN, strict=True)
                 if self.traced
             ),
         )
         newest = self._newest()
-        return given.select(
+        return staged.select(
             "*",
             F.expr(_ordered(newest.place())).alias(_PLACE),
             F.expr(newest.tied()).alias(_TIED),
@@ -169,29 +169,31 @@ class Merge:
         if version is not None:
             lacks.append(f"{self._staged(version)} IS NULL")
         lacking = f"({' OR '.join(lacks)})"
-        asked = (
+        query = (
             f"SELECT {lacking}, {origin} FROM {view} "
             f"WHERE {lacking} OR ({_PLACE} = 1 AND {_TIED}) ORDER BY 1 DESC LIMIT 1"
         )
-        for lacks_some, *origin_found in _rows(session, asked):
+        for lacks_some, *row_origin in _rows(session, query):
             if lacks_some:
-                raise self._lacking(origin_found)
-            raise tie(self.target.keys, version, origin_found if self.traced else None)
+                raise self._lacking(row_origin)
+            origin_or_none = row_origin if self.traced else None
+            raise tie(self.target.keys, version, origin_or_none, in_table=False)
 
-    def _clash(self, view: str, there_as: Columns) -> str:
+    def _clash(self, view: str, table_types: Columns) -> str:
         """A row that is neither older nor newer than that of its key in the table.
 
-        `there_as` are the types of the table: the MERGE would give them to the row.
+        `table_types` are the types of the table: the MERGE would give them to the row.
         """
         rows = self._two_rows
         values = self._values()
-        there = [f"eo_there.{quoted(name)}" for name in values]
-        given = [self._given_as(name, there_as.get(name)) for name in values]
+        in_table = _text([f"eo_there.{quoted(name)}" for name in values])
+        in_batch = _text([self._given_as(name, table_types.get(name)) for name in values])
+        origin = ", ".join(f"eo_given.{column}" for column in STAGED_ORIGIN)
         return (
-            f"SELECT {', '.join(f'eo_given.{one}' for one in STAGED_ORIGIN)} FROM {view} eo_given "
+            f"SELECT {origin} FROM {view} eo_given "
             f"JOIN {self.table} eo_there ON {rows.same_key()} WHERE eo_given.{_PLACE} = 1 "
             f"AND {rows.same_version()} AND NOT {rows.unknown()} AND NOT ({rows.same_partition()}) "
-            f"AND (eo_given.{_DELETED} OR NOT ({_text(there)} <=> {_text(given)})) LIMIT 1"
+            f"AND (eo_given.{_DELETED} OR NOT ({in_table} <=> {in_batch})) LIMIT 1"
         )
 
     def _given_as(self, name: str, kind: str | None) -> str:
@@ -206,8 +208,8 @@ class Merge:
             keys=self.target.keys,
             version=self.target.version_column,
             located=self.located,
-            there=lambda name: f"eo_there.{quoted(name)}",
-            given=lambda name: f"eo_given.{self._staged(name)}",
+            in_table=lambda name: f"eo_there.{quoted(name)}",
+            in_batch=lambda name: f"eo_given.{self._staged(name)}",
         )
 
     def _newest(self) -> Newest:
@@ -221,7 +223,7 @@ class Merge:
         )
 
     def _values(self) -> Sequence[str]:
-        return said(self.columns, traced=self.traced)
+        return value_columns(self.columns, traced=self.traced)
 
     def _staged_names(self) -> list[tuple[str, str]]:
         return [(name, f"c{at}") for at, name in enumerate(self.columns)]
@@ -232,10 +234,10 @@ class Merge:
     def _deletes(self) -> Any:
         return F.coalesce(F.expr(self.target.delete_when or "").cast("boolean"), F.lit(False))
 
-    def _lacking(self, found: Sequence[Any]) -> PoisonRowError:
+    def _lacking(self, origin: Sequence[Any]) -> PoisonRowError:
         needed = [*self.target.keys, *filter(None, [self.target.version_column])]
         return poison_row(
-            found,
+            origin,
             self.label,
             f"one of {', '.join(needed)} is null",
             cause="they identify the row that it replaces, and the newer of the two",

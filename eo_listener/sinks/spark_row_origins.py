@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.sinks.origin_columns import require_origin_columns
+from eo_listener.sinks.newest_row import require_origin_columns
 from eo_listener.spark.jvm.calls import asking
 
 if TYPE_CHECKING:

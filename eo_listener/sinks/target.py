@@ -46,7 +46,7 @@ class Target:
     limit: DeadLetterLimit
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         *,
         table: str,
@@ -61,21 +61,21 @@ class Target:
     ) -> Target:
         """Check the arguments of a sink; raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
-        how = choice(Mode, "mode", mode)
+        chosen_mode = choice(Mode, "mode", mode)
         _check_names(table, dead_letters, (*names, version_column))
-        check_keys(how, names, version_column, delete_when)
-        if apply is not None and how is not Mode.APPEND:
+        check_keys(chosen_mode, names, version_column, delete_when)
+        if apply is not None and chosen_mode is not Mode.APPEND:
             raise SettingsError(
                 f"apply= defines what is written, so mode {mode!r} has no meaning with it",
                 fix="Remove mode= and keys=, or apply=",
             )
         return cls(
             table=table,
-            mode=how,
+            mode=chosen_mode,
             keys=names,
             version_column=version_column,
             delete_when=delete_when,
-            apply=_checked(apply),
+            apply=_statements(apply),
             create=create,
             dead_letters=dead_letters,
             limit=DeadLetterLimit(max_dead_letters),
@@ -92,12 +92,12 @@ def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
     before, dot, after = name.rpartition(".")
     if not dot:
         return
-    named = f"schema={before!r}, {setting}={after!r}" if has_schemas else f"{setting}={after!r}"
+    instead = f"schema={before!r}, {setting}={after!r}" if has_schemas else f"{setting}={after!r}"
     raise SettingsError(
         f"table {name!r} does not exist, and the sink does not create a table with a dot in its "
         "name",
         cause=f"{setting}= is a single name: a dot in it does not separate a schema from a table",
-        fix=f"Write {named}; if the dot belongs to the name, create that table first",
+        fix=f"Write {instead}; if the dot belongs to the name, create that table first",
     )
 
 
@@ -122,8 +122,8 @@ def check_keys(
 ) -> None:
     """Raise SettingsError for keys, a version or a condition that `mode` has no use for."""
     if mode is Mode.APPEND:
-        given = {"keys": keys, "version_column": version, "delete_when": delete_when}
-        for name, value in given.items():
+        settings = {"keys": keys, "version_column": version, "delete_when": delete_when}
+        for name, value in settings.items():
             if value:
                 raise SettingsError(
                     f"{name}= has no meaning when rows are appended",
@@ -148,12 +148,12 @@ def check_keys(
         )
 
 
-def _checked(apply: object) -> tuple[str, ...] | Function | None:
+def _statements(apply: object) -> tuple[str, ...] | Function | None:
     """Have statements in a tuple: an iterator would be used up by the first batch."""
     if apply is None or callable(apply):
         return apply
     texts = (apply,) if isinstance(apply, str) or not isinstance(apply, Iterable) else tuple(apply)
-    if not all(isinstance(one, str) for one in texts) or not any(one.strip() for one in texts):
+    if not all(isinstance(text, str) for text in texts) or not any(map(str.strip, texts)):
         raise SettingsError(
             "apply= has no statement, so no row of a batch would be written",
             cause="it is empty, or holds something that is not a string",
@@ -170,12 +170,12 @@ def refuse_dropped(
     Recreated, it would continue in the middle. `heads` are all of the sink and query, also of
     partitions that a batch has nothing of.
     """
-    held = {tp: there.head.range.until for tp, there in sorted(heads.items())}
-    stands = {tp: until for tp, until in held.items() if until > 0}
-    if not stands:
+    ends = [(tp, row.head.range.until) for tp, row in sorted(heads.items())]
+    written = [(tp, until) for tp, until in ends if until > 0]
+    if not written:
         return
-    tp, until = next(iter(stands.items()))
-    more = f", and {len(stands) - 1} more" if len(stands) > 1 else ""
+    tp, until = written[0]
+    more = f", and {len(written) - 1} more" if len(written) > 1 else ""
     raise SettingsError(
         f"{label} does not exist, but its ledger records that {tp} was written up to {until}{more}",
         cause="the table was dropped or renamed afterwards",

@@ -187,7 +187,7 @@ def test_history_keeps_that_a_ledger_was_renamed(store: Store) -> None:
     invoke(*RENAME, store.address, "--to-query", "new", *QUICK)
     key = LedgerKey("delays", "new")
     entry = entry_of(store.heads(key), {T0: OffsetRange(10, 11)}, batch_id=100, query="new")
-    pruning = LEDGER.prune("delays", entry, kept=0)
+    pruning = LEDGER.prune("delays", entry, batches=0)
     assert pruning is not None
     store.execute(*pruning)
     assert {one[1].split()[0] for one in store.history(key)} == {"first", "renamed"}
@@ -265,7 +265,7 @@ def test_a_login_is_used_however_the_cluster_is_named(
     named = LedgerAddress.parse(address)
     properties = client_properties(named, servers, ["sasl.username=al"])
     if named.servers is not None:
-        properties = named.of_cluster(properties)
+        properties = named.client_properties(properties)
     assert properties == {"bootstrap.servers": cluster, "sasl.username": "al"}
 
 

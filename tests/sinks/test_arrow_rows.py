@@ -115,7 +115,7 @@ def test_rows_that_changed_before_the_batch_are_computed_once(spark: SparkSessio
     """What the live query's plan says counts as what the frame's own plan does."""
     for deterministic in (True, False):
         plan = replace(planned(50, 50), deterministic=deterministic)
-        with patch.object(arrow_rows, "fetch", wraps=fetch_plan.fetch) as fetch:
+        with patch.object(arrow_rows, "choose_fetch", wraps=fetch_plan.choose_fetch) as fetch:
             assert len(numbers(spark.range(0, 100, 1, 2), plan)) == 100
         assert fetch.call_args.kwargs["may_change"] is not deterministic
 

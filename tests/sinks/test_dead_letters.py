@@ -21,15 +21,17 @@ UTC = timezone.utc
 def test_columns_are_chosen_by_name() -> None:
     """The mark never, the origin where there is room, all others always."""
     names = ("topic", "v", "offset", "eo_poison")
-    assert RowFilter.of(names, None) == RowFilter(columns=("topic", "v", "offset"), marked=True)
-    assert RowFilter.of(names, ("offset", "v", "more")).columns == ("v", "offset")
-    assert RowFilter.of(("v",), ("v",)).marked is False
+    assert RowFilter.for_target(names, None) == RowFilter(
+        columns=("topic", "v", "offset"), marked=True
+    )
+    assert RowFilter.for_target(names, ("offset", "v", "more")).columns == ("v", "offset")
+    assert RowFilter.for_target(("v",), ("v",)).marked is False
     with pytest.raises(SettingsError, match="no column 'v'"):
-        RowFilter.of(names, ("V", "topic", "offset"))
+        RowFilter.for_target(names, ("V", "topic", "offset"))
     with pytest.raises(SettingsError, match="no column 'w', 'x', 'y', 'z'; it has 'v'"):
-        RowFilter.of(("x", "z", "w", "y", "topic", "v"), ("v",))
+        RowFilter.for_target(("x", "z", "w", "y", "topic", "v"), ("v",))
     with pytest.raises(SettingsError, match="no column to write"):
-        RowFilter.of(("topic", "eo_poison"), ("v",))
+        RowFilter.for_target(("topic", "eo_poison"), ("v",))
 
 
 def test_a_reason_may_hold_anything() -> None:
@@ -39,7 +41,7 @@ def test_a_reason_may_hold_anything() -> None:
         for values in ([b"bad: \xff", b"bad: \x00"], [b"t\xff", b"t\x00"])
     )
     rows = pa.record_batch({"topic": topics, "v": [1, 2], "eo_poison": reasons})
-    good, dead = RowFilter.of(rows.schema.names, None).sift(rows)
+    good, dead = RowFilter.for_target(rows.schema.names, None).sift(rows)
     assert good.num_rows == 0
     assert [(one.reason, one.topic) for one in dead] == [
         ("bad: \\xff", None),
@@ -79,7 +81,7 @@ def test_a_dead_row_is_whole() -> None:
         "tags": (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), {"k": 1}),
     }
     rows = pa.record_batch({name: values for name, (values, _) in columns.items()})
-    letter = RowFilter.of(rows.schema.names, None).letter(rows, 0, "why")
+    letter = RowFilter.for_target(rows.schema.names, None).letter(rows, 0, "why")
     assert (letter.topic, letter.partition, letter.offset) == ("t", 3, 2**40)
     assert json.loads(letter.row) == {name: shown for name, (_, shown) in columns.items()}
 
@@ -91,7 +93,7 @@ def test_text_that_is_no_text_is_sifted_out() -> None:
     nested = pa.StructArray.from_arrays([broken], ["inner"])
     for column in (broken, nested):
         rows = pa.record_batch({"id": [1, 2], "v": column})
-        good, (dead,) = RowFilter.of(rows.schema.names, None).sift(rows)
+        good, (dead,) = RowFilter.for_target(rows.schema.names, None).sift(rows)
         assert good.column("id").to_pylist() == [1]
         assert dead.reason == "the text in column 'v' is not UTF-8"
         assert json.loads(dead.row)["id"] == 2
@@ -124,16 +126,16 @@ def test_the_reason_for_logs_is_another_one() -> None:
 def test_a_mark_is_a_text() -> None:
     """A large one too; without one there are no dead letters."""
     large = pa.record_batch({"v": [1, 2], "eo_poison": pa.array([None, "odd"], pa.large_string())})
-    assert len(RowFilter.of(large.schema.names, None).sift(large)[1]) == 1
+    assert len(RowFilter.for_target(large.schema.names, None).sift(large)[1]) == 1
     none = pa.record_batch({"v": [1], "eo_poison": pa.array([None], pa.string())})
-    good, dead = RowFilter.of(none.schema.names, None).sift(none)
+    good, dead = RowFilter.for_target(none.schema.names, None).sift(none)
     assert (good.num_rows, dead) == (1, [])
 
 
 def test_names_that_differ_in_case_are_refused() -> None:
     """A store may take them for one column."""
     with pytest.raises(SettingsError, match="'A', 'a'"):
-        RowFilter.of(("a", "b", "A"), None)
+        RowFilter.for_target(("a", "b", "A"), None)
 
 
 def test_a_row_is_named_by_all_of_its_origin_or_not_at_all() -> None:

@@ -13,7 +13,7 @@ from eo_listener.errors import RetriableSinkError
 from eo_listener.model.counted_sources import CountedSources
 from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
-from eo_listener.sinks.fetch_plan import TASK_BYTES, Fetch, fetch, next_count, tasks_wanted
+from eo_listener.sinks.fetch_plan import TASK_BYTES, Fetch, choose_fetch, cut_count, next_count
 from tests.sinks.plans import planned
 
 
@@ -35,7 +35,7 @@ def test_a_task_that_is_too_large_is_cut(
     counts: tuple[int, ...], partitions: int, wanted: int | None
 ) -> None:
     """By the longest partition of Kafka, and by all offsets over the tasks there are."""
-    assert tasks_wanted(planned(*counts), partitions, 100) == wanted
+    assert cut_count(planned(*counts), partitions, 100) == wanted
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_more_than_two_tasks_are_computed_by_all_cores(
 ) -> None:
     """Two at a time is enough for two tasks or two cores only; what may change is computed once."""
     given = {"tasks": tasks, "cores": cores, "may_change": may_change, "is_cut": is_cut}
-    assert fetch(at_once=False, **given) is how  # type: ignore[arg-type]  # a dict of several types
-    assert fetch(at_once=True, **given) is Fetch.AT_ONCE  # type: ignore[arg-type]  # the same
+    assert choose_fetch(at_once=False, **given) is how  # type: ignore[arg-type]  # a dict of several types
+    assert choose_fetch(at_once=True, **given) is Fetch.AT_ONCE  # type: ignore[arg-type]  # the same
 
 
 @pytest.mark.parametrize(

@@ -101,13 +101,13 @@ def test_a_table_that_cannot_be_is_refused_before_spark_starts(address: str, sai
         LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
 
 
-@pytest.mark.parametrize("of", ["reader", "repair"])
+@pytest.mark.parametrize("part", ["Reader", "Repair"])
 @pytest.mark.parametrize("text", ["sqlite:f", "postgresql:", "kafka:t", "iceberg:l.d.t", "delta:t"])
 def test_reader_and_repair_of_each_store_are_where_they_are_loaded_from(
-    text: str, of: Literal["reader", "repair"]
+    text: str, part: Literal["Reader", "Repair"]
 ) -> None:
     """They are loaded by name, which no type checker sees."""
-    assert isinstance(LedgerAddress.parse(text)._loaded(of), type)
+    assert isinstance(LedgerAddress.parse(text)._loaded(part), type)
 
 
 # Where each sink says that its ledger is

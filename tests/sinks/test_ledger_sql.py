@@ -32,7 +32,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 def prune(connection: sqlite3.Connection, kept: int) -> int:
     """Let a batch forget all but so many; return how many rows."""
-    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), kept=kept)
+    due = LEDGER.prune("s", entry_of({}, {}, batch_id=200), batches=kept)
     assert due is not None
     return connection.execute(*due).rowcount
 

@@ -65,7 +65,7 @@ def test_what_has_no_order_is_tied(other: tuple[Any, ...]) -> None:
 )
 def test_a_tie_says_what_to_do(version: Any, origin: Any, there: bool, said: str) -> None:
     """By what the rows tell of themselves."""
-    error = tie(("a", "b"), version, origin, there=there)
+    error = tie(("a", "b"), version, origin, in_table=there)
     assert re.search(said, str(error)), str(error)
     assert ("one row for each key" in str(error.fix)) is not there
     assert "long" in str(unordered("v", "of type string").fix)

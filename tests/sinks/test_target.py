@@ -15,7 +15,7 @@ from eo_listener.testing.made_up_entries import entry_of, heads_of
 
 def target(**given: Any) -> Target:
     known = {"table": "t", "mode": "append", "keys": (), "apply": None, "create": True}
-    return Target.of(**{**known, "dead_letters": None, **given})
+    return Target.from_arguments(**{**known, "dead_letters": None, **given})
 
 
 @pytest.mark.parametrize(

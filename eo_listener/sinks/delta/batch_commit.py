@@ -26,14 +26,14 @@ from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, take
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
-from eo_listener.sinks.kept_rows import unmarked
+from eo_listener.sinks.kept_rows import unmarked_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.spark_columns import (
     NEW_COLUMNS,
     check_typed,
     check_upsert,
     columns_of,
-    part_of,
+    subschema,
 )
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
@@ -78,7 +78,7 @@ class BatchCommit:
         table = at(found.location)  # not by its name, which may come to mean another one
         there = table_columns(self._session, table)
         columns = self._matched(rows, there, found.location)
-        with unmarked(self._frame, self._label) as frame:
+        with unmarked_rows(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
                 chosen = frame.select(*(widened(name, rows, there) for name in columns))
                 return self._appended(chosen, found.location, record)
@@ -93,7 +93,7 @@ class BatchCommit:
 
     def _create(self, rows: Columns) -> None:
         version = self._target.version_column
-        columns = RowFilter.of(tuple(rows), None, version).columns
+        columns = RowFilter.for_target(tuple(rows), None, version).columns
         self._check_columns(columns, {})
         check_no_number(self._session)
         try:
@@ -137,7 +137,9 @@ class BatchCommit:
         known = {name.casefold() for name in there}
         new = [name for name in rows if name != REASON and name.casefold() not in known]
         wanted = {*there, *(new if self._target.new_columns else ())}
-        row_filter = RowFilter.of(tuple(rows), wanted, self._target.version_column, fix=NEW_COLUMNS)
+        row_filter = RowFilter.for_target(
+            tuple(rows), wanted, self._target.version_column, fix=NEW_COLUMNS
+        )
         columns = row_filter.columns
         self._check_columns(columns, there)
         if self._target.new_columns and new:
@@ -158,7 +160,7 @@ class BatchCommit:
                 fix="Name columns of the transform's result, with the same case",
             )
         if target.mode is Mode.UPSERT:
-            written = part_of(self._frame.schema, columns)
+            written = subschema(self._frame.schema, columns)
             check_upsert(target.keys, target.version_column, written, there)
 
     def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:

@@ -92,7 +92,7 @@ class DeltaLedgerRepair:
 
     def _commit(self, commit: Callable[[DataFrame], BatchCommit]) -> None:
         commit_to_table(
-            self._reader.label, lambda: commit(self._no_rows()).write(), asked="storage"
+            self._reader.label, lambda: commit(self._no_rows()).write(), service="storage"
         )
 
     def _no_rows(self) -> DataFrame:

@@ -91,7 +91,7 @@ def matched(
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
             there = spark.table(name.sql).schema
-    return RowFilter.of(frame.columns, there.names, fix=NEW_COLUMNS).columns, there
+    return RowFilter.for_target(frame.columns, there.names, fix=NEW_COLUMNS).columns, there
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], there: StructType) -> DataFrame:

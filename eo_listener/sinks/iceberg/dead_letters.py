@@ -43,7 +43,7 @@ from eo_listener.sinks.iceberg.names import TableName, is_branch_of, new_branch
 from eo_listener.sinks.iceberg.publication import TRIES, Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.iceberg.write_methods import Append
-from eo_listener.sinks.kept_rows import kept
+from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import is_wider, quoted
@@ -324,7 +324,7 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
         yield Sifted(rows=frame, refused=none, dead=0)
         return
     why = F.coalesce(*reasons, F.lit(None).cast("string"))
-    with kept(frame.withColumn(REASON, why)) as computed:
+    with keep_rows(frame.withColumn(REASON, why)) as computed:
         ((total, dead),) = computed.agg(F.count(F.lit(1)), F.count(REASON)).collect()
         refused = computed.where(F.col(REASON).isNotNull())
         if not refusals.limit.allows(dead, total):

@@ -125,8 +125,8 @@ class IcebergLedgerRepair:
         commit_to_table(
             self._reader.label,
             commit,
-            asked="catalog",
-            others="other programs write to the table, or compact it, at the same time",
+            service="catalog",
+            other_writers="other programs write to the table, or compact it, at the same time",
         )
 
 

@@ -36,8 +36,8 @@ from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
-from eo_listener.sinks.kept_rows import unmarked
-from eo_listener.sinks.spark_columns import check_upsert, part_of, types_of
+from eo_listener.sinks.kept_rows import unmarked_rows
+from eo_listener.sinks.spark_columns import check_upsert, subschema, types_of
 from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
@@ -100,7 +100,7 @@ class IcebergSink:
     ) -> None:
         require_one_of("on_expired", on_expired, ("fail", "accept"))
         self._name = TableName.parse(table)
-        self._target = Target.of(
+        self._target = Target.from_arguments(
             table=table,
             mode=mode,
             keys=keys,
@@ -181,7 +181,7 @@ class IcebergSink:
                 # The transform may have used another one.
                 stack.enter_context(working_in(frame.sparkSession))
                 found = self._checked(frame.sparkSession, entry)
-                rows = stack.enter_context(unmarked(frame, self.label, _NAME_LETTERS))
+                rows = stack.enter_context(unmarked_rows(frame, self.label, _NAME_LETTERS))
                 table = found or self._made(rows)
                 writer = stack.enter_context(self._writer(table, rows, entry))
             return self._publication(table, writer, entry).write()
@@ -201,7 +201,7 @@ class IcebergSink:
         with ExitStack() as stack:
             with translating(self.label), java_errors():
                 stack.enter_context(working_in(frame.sparkSession))
-                RowFilter.of(frame.columns, None)
+                RowFilter.for_target(frame.columns, None)
                 found = self._checked(frame.sparkSession, entry)
                 table = found or self._made(frame.drop(REASON))
                 reasons = [*marks(frame), *self._flaws(frame)]
@@ -317,7 +317,7 @@ class IcebergSink:
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
                 "new_columns=True adds columns by itself",
             )
-        written = part_of(frame.schema, columns)
+        written = subschema(frame.schema, columns)
         check_upsert(target.keys, target.version_column, written, types_of(there))
         return Upsert.staged(name, table, frame, columns=columns, target=target, label=self.label)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.errors import first_line, is_temporary
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.kept_rows import named
+from eo_listener.sinks.kept_rows import keep_as_view
 from eo_listener.sinks.target import STAGED
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 
@@ -156,7 +156,7 @@ class UserSql:
         One batch at a time in a session, since the name is the same for all. Raises as
         `Turns.of` does.
         """
-        with _TURNS.of(frame.sparkSession, entry), named(frame, STAGED) as rows:
+        with _TURNS.of(frame.sparkSession, entry), keep_as_view(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them

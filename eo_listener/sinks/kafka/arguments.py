@@ -10,6 +10,7 @@ from eo_listener.client_config.identities import MOST_BYTES, sink_transactional_
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS, PREFIX
 from eo_listener.client_config.validation import require_name
 from eo_listener.errors import SettingsError, few
+from eo_listener.model.argument_checks import require_one_of
 
 _TOPIC: Final = "topic"
 # Options of Spark's own sink: the topic, and if headers are written, which a column decides here.
@@ -32,15 +33,15 @@ def require_options(options: object, topics: Sequence[str]) -> None:
             fix='KafkaSink({"kafka.bootstrap.servers": "host:9092"}, topic)',
         )
     for name in map(str, options):
-        known = name.lower()
-        if not known.startswith(PREFIX) and known not in _OF_SPARK:
+        folded = name.lower()
+        if not folded.startswith(PREFIX) and folded not in _OF_SPARK:
             raise SettingsError(
                 f"Spark's Kafka sink has no option {name!r}",
                 cause=f"options of Kafka's producer begin with {PREFIX!r}, as in Spark's Kafka "
                 "sink",
                 fix=f"Write {PREFIX + name!r}, or remove it",
             )
-        if known == _TOPIC and [options[name]] != [*topics]:
+        if folded == _TOPIC and [options[name]] != [*topics]:
             raise SettingsError(
                 f"the option 'topic' differs from the topic of the sink ({few(topics)})",
                 fix="Remove it: the topics are the second argument",
@@ -49,11 +50,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
 
 def method_of(write_method: object, *, transactions: bool, dead_letters: str | None) -> WriteMethod:
     """Return how rows are written; None is the default. Raises SettingsError."""
-    if write_method not in (None, "driver", "executors"):
-        raise SettingsError(
-            f'write_method must be "driver" or "executors", got {write_method!r}',
-            fix="Pass one of these",
-        )
+    require_one_of("write_method", write_method, (None, "driver", "executors"))
     if write_method == "driver" and not transactions:
         raise SettingsError(
             'write_method="driver" cannot be combined with transactions=False',
@@ -72,13 +69,14 @@ def method_of(write_method: object, *, transactions: bool, dead_letters: str | N
     return "driver"
 
 
-def require_names(**given: object) -> None:
+def require_names(**names: object) -> None:
     """Raise SettingsError for an invalid name of a sink or a group; None is left out."""
-    for what, name in given.items():
+    for argument, name in names.items():
         if name is not None:
             if not isinstance(name, str) or not name:
-                raise SettingsError(f"{what}={name!r} is not a valid {what}", fix="Give a string")
-            require_name(what, name)
+                text = f"{argument}={name!r} is not a valid {argument}"
+                raise SettingsError(text, fix="Give a string")
+            require_name(argument, name)
 
 
 def require_transactional_id(label: str, sink: str, query: str) -> None:
@@ -98,32 +96,28 @@ def require_transactional_id(label: str, sink: str, query: str) -> None:
 
 def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tuple[str, ...]:
     """Check the names of all topics; return those that rows go to."""
-    topics = (topic,) if isinstance(topic, str) else _distinct(topic)
+    if not isinstance(topic, Sequence):
+        raise SettingsError(
+            f"{topic!r} is not a valid topic name",
+            fix='Give the name as a string, or a list of names: ["delays", "cancelled"]',
+        )
+    topics = (topic,) if isinstance(topic, str) else tuple(dict.fromkeys(topic))
     if not topics:
         raise SettingsError("the sink has no topic", fix="Name a topic: KafkaSink(options, topic)")
-    others = () if dead_letters is None else (dead_letters,)
-    for one in (*topics, *others, ledger_topic):
-        if not isinstance(one, str) or not one:
+    names: list[object] = [*topics, *([] if dead_letters is None else [dead_letters]), ledger_topic]
+    for name in names:
+        if not isinstance(name, str) or not name:
             raise SettingsError(
-                f"{one!r} is not a valid topic name", fix="Give the name as a string"
+                f"{name!r} is not a valid topic name", fix="Give the name as a string"
             )
-        require_name("topic", one)
-    if len({*topics, *others, ledger_topic}) < len(topics) + len(others) + 1:
+        require_name("topic", name)
+    if len(set(names)) < len(names):
         raise SettingsError(
             f"the topics of the sink ({few(topics)}), its dead_letters ({dead_letters}) and "
             f"its ledger_topic ({ledger_topic}) are not all different",
             fix="Give each a topic of its own",
         )
     return topics
-
-
-def _distinct(topics: object) -> tuple[str, ...]:
-    if not isinstance(topics, Sequence):
-        raise SettingsError(
-            f"{topics!r} is not a valid topic name",
-            fix='Give the name as a string, or a list of names: ["delays", "cancelled"]',
-        )
-    return tuple(dict.fromkeys(topics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +130,7 @@ class UnfencedSettings:
     accept: bool
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         *,
         transactions: bool,
@@ -155,28 +149,19 @@ class UnfencedSettings:
             raise SettingsError(
                 f"transactions must be True or False, got {transactions!r}", fix="Pass one of these"
             )
-        if on_repeated not in ("fail", "accept"):
-            raise SettingsError(
-                f'on_repeated must be "fail" or "accept", got {on_repeated!r}',
-                fix="Pass one of these",
-            )
+        require_one_of("on_repeated", on_repeated, ("fail", "accept"))
         if transactions:
-            _refuse_alone("id", identity is not None)
-            _refuse_alone("on_repeated", on_repeated != "fail")
-            return None
+            if identity is None and on_repeated == "fail":
+                return None
+            name = "on_repeated" if identity is None else "id"
+            raise SettingsError(
+                f"{name}= has no meaning with transactions",
+                cause="with transactions rows cannot be duplicated",
+                fix=f"Remove {name}=, or add transactions=False",
+            )
         _refuse_together(group, dead_letters)
         _refuse_endless(tuning.get(_DELIVERY))
-        names = _names(identity)
-        return cls(identity=names, accept=on_repeated == "accept")
-
-
-def _refuse_alone(name: str, given: bool) -> None:
-    if given:
-        raise SettingsError(
-            f"{name}= has no meaning with transactions",
-            cause="with transactions rows cannot be duplicated",
-            fix=f"Remove {name}=, or add transactions=False",
-        )
+        return cls(identity=_names(identity), accept=on_repeated == "accept")
 
 
 def _refuse_together(group: str | None, dead_letters: str | None) -> None:

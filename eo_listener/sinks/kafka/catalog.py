@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from eo_listener.client_config.admin_commands import create_topic
 from eo_listener.errors import RetriableSinkError, SettingsError, TopicRecreatedError, few
 from eo_listener.model.ledger import Entry
+from eo_listener.sinks.kafka.errors import Explanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +26,19 @@ class Targets:
     topics: Mapping[str, Target]
 
     @classmethod
-    def of(
-        cls, found: Mapping[str, Target], wanted: Collection[str], *, label: str, servers: str
+    def require(
+        cls, described: Mapping[str, Target], names: Collection[str], explain: Explanation
     ) -> Targets:
-        """Return all `found`; raises SettingsError if one of the `wanted` is not among them."""
-        missing = sorted(set(wanted) - found.keys())
+        """Return all that are `described`; raises SettingsError if one of `names` is missing."""
+        missing = sorted(set(names) - described.keys())
         if missing:
             raise SettingsError(
-                f"{label}: Kafka at {servers} has no topic {few(missing)}",
+                f"{explain.label}: Kafka at {explain.servers} has no topic {few(missing)}",
                 cause="it was deleted or misspelled, or this user may not Describe it; the "
                 "sink does not create it, since the number of partitions is your decision",
-                fix=create_topic(servers, missing[0]),
+                fix=create_topic(explain.servers, missing[0]),
             )
-        return cls(topics=found)
+        return cls(topics=described)
 
     def of_rows(self, names: Collection[str]) -> Targets:
         """Those of them that rows go to."""
@@ -51,15 +52,15 @@ class Targets:
     @property
     def ids(self) -> Mapping[str, str]:
         """The ids of the topics, by name, of those that have one."""
-        return {name: one.id for name, one in self.topics.items() if one.id is not None}
+        return {name: target.id for name, target in self.topics.items() if target.id is not None}
 
-    def refuse_recreated(self, known: Mapping[str, str], entry: Entry, *, label: str) -> None:
+    def refuse_recreated(self, written_to: Mapping[str, str], entry: Entry, *, label: str) -> None:
         """Raise TopicRecreatedError where the ledger speaks of an older topic of the same name.
 
         The rows that it records as applied went to the earlier topic, and were deleted with it.
         """
-        for name, now in self.ids.items():
-            if known.get(name, now) != now:
+        for name, topic_id in self.ids.items():
+            if written_to.get(name, topic_id) != topic_id:
                 raise topic_recreated(name, entry, label=label)
 
     def refuse_changed(self, now: Targets, *, label: str) -> None:

@@ -18,6 +18,7 @@ from eo_listener.client_config.sasl import JAAS
 from eo_listener.client_config.validation import SERVERS, require_ports
 from eo_listener.errors import SettingsError
 from eo_listener.kafka.group_stores import has_gssapi, librdkafka_properties
+from eo_listener.model.argument_checks import require_seconds
 
 if TYPE_CHECKING:
     from eo_listener.model.protocols import ShimClient
@@ -32,60 +33,57 @@ _LONGEST: Final = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """A cluster, and the properties of this sink's producers. Times in seconds.
-
-    `tuning` are the user's producer properties in librdkafka's names, for the driver's producer;
-    `java` all of its options in Java's names, for the executors' producers, and `partitioner` the
-    Java class that chooses partitions there, if one is named. `has_login` is True if the options
-    name a login; if they do not, Spark may add a delegation token. `timeout` bounds each request to
-    Kafka; `transaction_timeout` is the time for which the broker leaves a batch's transaction open.
-    """
+    """A cluster, and the properties of this sink's producers. Times in seconds."""
 
     cluster: Cluster
+    #: The user's producer properties in librdkafka's names, for the driver's producer.
     tuning: Mapping[str, str] = field(repr=False)
+    #: All options in Java's names, for the executors' producers.
     java: Mapping[str, str] = field(repr=False)
+    #: Bounds each request to Kafka.
     timeout: float
+    #: For how long the broker leaves a batch's transaction open.
     transaction_timeout: float
+    #: The Java class that chooses partitions for the executors' producers.
     partitioner: Partitioner | None = None
+    #: True if the options name a login; if they do not, Spark may add a delegation token.
     has_login: bool = False
 
     @classmethod
-    def of(
+    def from_options(
         cls, options: Mapping[str, str], *, timeout: float, transaction_timeout: float
     ) -> ConnectionSettings:
         """Translate the options of Spark's own sink.
 
         Raises SettingsError, whose texts name options and never quote their values.
         """
-        given = {str(name).lower(): str(value) for name, value in options.items()}
-        servers = given.get(_SERVERS, "").strip()
+        lower = {str(name).lower(): str(value) for name, value in options.items()}
+        servers = lower.get(_SERVERS, "").strip()
         if not servers:
             raise SettingsError(
                 f"the options lack {_SERVERS}", fix=f'Add {{"{_SERVERS}": "host:9092"}}'
             )
         require_ports(servers)
-        times: dict[str, object] = {"timeout": timeout, "transaction_timeout": transaction_timeout}
+        times = {"timeout": timeout, "transaction_timeout": transaction_timeout}
         for name, seconds in times.items():
-            if isinstance(seconds, bool) or not (
-                isinstance(seconds, int | float) and 1 <= seconds <= _LONGEST
-            ):
+            if require_seconds(name, seconds, least=1) > _LONGEST:
                 raise SettingsError(
                     f"{name} must be from 1 to {_LONGEST:,} seconds, got {seconds!r}",
                     fix="Give seconds in this range",
                 )
-        cluster = Cluster.from_properties({SERVERS: servers}, translate(given, gssapi=has_gssapi()))
+        cluster = Cluster.from_properties({SERVERS: servers}, translate(lower, gssapi=has_gssapi()))
         cluster.require_librdkafka(_NO_LOGIN.format(cluster))
         return cls(
             cluster=cluster,
-            tuning=producer_properties(given),
+            tuning=producer_properties(lower),
             java={
-                **java_properties(given),
+                **java_properties(lower),
                 "transaction.timeout.ms": str(round(transaction_timeout * 1000)),
             },
             timeout=timeout,
             transaction_timeout=transaction_timeout,
-            partitioner=Partitioner.from_options(given),
-            has_login=any(PREFIX + name in given for name in (PROTOCOL, JAAS)),
+            partitioner=Partitioner.from_options(lower),
+            has_login=any(PREFIX + name in lower for name in (PROTOCOL, JAAS)),
         )
 
     @property

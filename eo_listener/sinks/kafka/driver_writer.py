@@ -16,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from eo_listener.errors import SinkError
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.kafka.producers import BatchProducer, TooLargeError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError, schema_of, stream
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
-from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, TaskReport
+from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction
 from eo_listener.sinks.kafka.types import Record, RecordColumns
 
 
@@ -36,7 +37,7 @@ class DriverWriter:
 
     def __init__(self, frame: Any, plan: PlannedBatch, *, one_topic: bool) -> None:
         schema = schema_of(frame)
-        self._columns = RecordColumns.of(schema, one_topic=one_topic)
+        self._columns = RecordColumns.from_schema(schema, one_topic=one_topic)
         self._filter = RowFilter(columns=tuple(schema.names), marked=REASON in schema.names)
         self._batches = explained(stream(frame, plan, task_rows=sys.maxsize))
         self._rows: Iterator[pa.RecordBatch] = self._batches
@@ -50,15 +51,15 @@ class DriverWriter:
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Send every row, or its dead letter, and wait for Kafka's acknowledgements."""
         sent: Counter[str] = Counter()
-        given = 0
+        row_count = 0
         for number, batch in enumerate(self._rows):
-            given += batch.num_rows
+            row_count += batch.num_rows
             letters = self._send(batch, begun, sent)
             begun.dead_letters.send(begun.producer, letters)
             if number == 0:
                 fault_point("sink.copying")
         begun.producer.flush()
-        begun.dead_letters.refusals.check(given)
+        begun.dead_letters.refusals.check(row_count)
         # Kafka's client has chosen the partitions: what counts here is how many rows there were.
         records = {TopicPartition(topic, -1): count for topic, count in sent.items()}
         return [TaskReport(partition_id=0, attempt=0, stage_attempt=0, records=records)]
@@ -79,11 +80,11 @@ class DriverWriter:
         if only is not None and pairs is not None:
             refused = begun.producer.send_each(only, *pairs)
             sent[only] += rows.num_rows - len(refused)
-            return letters + [self._filter.letter(rows, *one) for one in refused.items()]
+            return letters + [self._filter.letter(rows, *refusal) for refusal in refused.items()]
         for index, record in enumerate(self._columns.records(rows, begun.targets)):
-            why = record if isinstance(record, str) else _sent(begun.producer, record)
-            if why is not None:
-                letters.append(self._filter.letter(rows, index, why))
+            reason = record if isinstance(record, str) else _sent(begun.producer, record)
+            if reason is not None:
+                letters.append(self._filter.letter(rows, index, reason))
             elif isinstance(record, Record):
                 sent[record.topic] += 1
         return letters

@@ -72,9 +72,9 @@ class Explanation:
         problem = f"{self.label}: {error.problem}"
         # The cluster refuses a producer that may not write to any topic (KIP-679).
         if code in (NO_TOPIC_RIGHT, "CLUSTER_AUTHORIZATION_FAILED"):
-            return SinkError(problem, cause="a permission is missing", fix=self._of_topics())
+            return SinkError(problem, cause="a permission is missing", fix=self._grant_topics())
         if code in _RIGHTS:
-            return SinkError(problem, cause="a permission is missing", fix=self._right(code))
+            return SinkError(problem, cause="a permission is missing", fix=self._grant(code))
         if code == "INVALID_TRANSACTION_TIMEOUT":
             return SettingsError(
                 f"{self.label}: transaction_timeout={self.transaction_timeout:g} exceeds the "
@@ -90,10 +90,8 @@ class Explanation:
         if code in {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}:
             return SettingsError(
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
-                cause=(
-                    "the broker refuses it while the batch is being "
-                    f"written{', so that the whole transaction is aborted' if self.fences else ''}"
-                ),
+                cause="the broker refuses it while the batch is being written"
+                f"{', so that the whole transaction is aborted' if self.fences else ''}",
                 fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
                 "kafka.max.request.size in the sink's options to its present value, so that only "
                 "such a row is refused"
@@ -124,14 +122,14 @@ class Explanation:
 
     def fenced(self, entry: Entry) -> ForeignWriterError:
         """Another producer has taken the transactional id."""
-        found = f"another producer has taken over transactional id {self.transactional_id!r}"
-        return foreign_writer(self.label, entry, found, entry.moves)
+        reason = f"another producer has taken over transactional id {self.transactional_id!r}"
+        return foreign_writer(self.label, entry, reason, entry.moves)
 
     def unknown(self, error: KafkaError) -> OutcomeUnknownError:
         """The commit was not confirmed."""
-        what = "the commit of the transaction" if self.fences else "the ledger's record of a batch"
+        write = "the commit of the transaction" if self.fences else "the ledger's record of a batch"
         return OutcomeUnknownError(
-            f"{self.label}: {what} was not confirmed ({error.code}), so the batch may have been "
+            f"{self.label}: {write} was not confirmed ({error.code}), so the batch may have been "
             "written or not",
             cause=error.cause,
             fix="Restart the query: a batch that was written is not written twice",
@@ -141,10 +139,10 @@ class Explanation:
         self, partition: int, offset: int, owner: str | None, waited: float
     ) -> SinkLockedError:
         """The ledger cannot be read to its end."""
-        whose = f"of {owner!r}" if owner is not None else "of an unknown producer"
+        by = "an unknown producer" if owner is None else repr(owner)
         return SinkLockedError(
             f"{self.label}: cannot read partition {partition} of the ledger's topic "
-            f"{self.ledger} to its end: for {waited:g} s the transaction {whose} has been open, "
+            f"{self.ledger} to its end: for {waited:g} s the transaction of {by} has been open, "
             f"from offset {offset}",
             cause="its driver died between its last record and its commit, or hangs",
             fix="Restart that query, which ends the transaction, or wait for its timeout; "
@@ -159,23 +157,22 @@ class Explanation:
             fix="Raise that option, and max.message.bytes of " + self.ledger,
         )
 
-    def _of_topics(self) -> str:
+    def _grant_topics(self) -> str:
         read = self._acl(("Read", "Write", "Create", "Describe_Configs"), "--topic", self.ledger)
         needed = ("Write",) if self.fences else ("Read", "Write", "Describe_Configs")
         write = (self._acl(needed, "--topic", topic) for topic in self.topics)
         sources = (self._acl(("Read",), "--topic", topic) for topic in self.sources)
         return AS_ADMINISTRATOR + "; ".join((read, *write, *sources))
 
-    def _right(self, code: str) -> str:
+    def _grant(self, code: str) -> str:
         operations, kind = _RIGHTS[code]
-        named = {"--transactional-id": self.transactional_id, "--group": self.group or "GROUP"}
-        resource = [kind, named[kind]] if kind in named else [kind]
-        return AS_ADMINISTRATOR + grant_command(self.servers, self.principal, operations, resource)
+        names = {"--transactional-id": self.transactional_id, "--group": self.group or "GROUP"}
+        return AS_ADMINISTRATOR + self._acl(operations, kind, names[kind])
 
     def _acl(self, operations: tuple[str, ...], kind: str, name: str) -> str:
         return grant_command(self.servers, self.principal, operations, [kind, name])
 
 
-def is_fenced(error: KafkaError) -> bool:
+def is_fenced(error: BaseException | None) -> bool:
     """Return True if Kafka answered that the producer is fenced, or its transaction was aborted."""
-    return error.code in FENCED
+    return isinstance(error, KafkaError) and error.code in FENCED

@@ -18,18 +18,13 @@ from eo_listener.errors import JvmError, KafkaError, PoisonRowError, SettingsErr
 from eo_listener.kafka.java_transactions import (
     JavaTransactions,
     JoinedTransaction,
-    WrittenRows,
+    TaskReport,
     failure,
 )
 from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.arrow_rows import is_connect, schema_of
 from eo_listener.sinks.dead_letters import REASON
-from eo_listener.sinks.kafka.transaction import (
-    BegunTransaction,
-    OpenTransaction,
-    ProducerEpoch,
-    TaskReport,
-)
+from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, ProducerEpoch
 from eo_listener.sinks.kafka.types import RecordColumns
 
 _SPECULATION: Final = "spark.speculation"
@@ -63,7 +58,7 @@ class ExecutorWriter:
     ) -> None:
         schema = schema_of(frame)
         self._frame = frame
-        self._columns = RecordColumns.of(schema, one_topic=one_topic)
+        self._columns = RecordColumns.from_schema(schema, one_topic=one_topic)
         self._mark = REASON if REASON in schema.names else None
         self._transactions = transactions
         self._timeout = timeout
@@ -99,16 +94,23 @@ class ExecutorWriter:
         finally:
             with suppress(KafkaError):  # a JVM that does not answer forgets it with its end
                 self._transactions.close_batch(batch)
-        _refuse_failed(reports, begun.dead_letters.label)
+        refuse_errors(reports)
+        for reason, count in sorted(refused_rows(reports).items(), reverse=True):
+            raise PoisonRowError(
+                refused(begun.dead_letters.label, reason, count),
+                cause="such a row fails its batch; nothing was written",
+                fix='Filter such rows out, or name a topic for them, dead_letters="...", with '
+                'write_method="driver"',
+            )
         return task_reports(reports, planned=planned, tasks=self._tasks)
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
         """Ask the coordinator for the transaction."""
-        found = self._transactions.describe(begun.transactional_id, self._timeout)
+        described = self._transactions.describe(begun.transactional_id, self._timeout)
         return OpenTransaction(
-            state=found.state,
-            producer=ProducerEpoch(found.producer_id, found.epoch),
-            partitions=found.partitions,
+            state=described.state,
+            producer=ProducerEpoch(described.producer_id, described.epoch),
+            partitions=described.partitions,
         )
 
     def close(self) -> None:
@@ -168,35 +170,26 @@ def missing_members(transactions: JavaTransactions, request: Request) -> str | N
     try:
         return transactions.missing()
     except KafkaError as error:
-        why = error.__cause__
-        if not isinstance(why, JvmError):
+        jvm_error = error.__cause__
+        if not isinstance(jvm_error, JvmError):
             raise
         raise SettingsError(
-            f"{request.argument} cannot be used: {why.problem}",
-            cause=why.cause,
-            fix=f"{why.fix}; or use {request.instead}",
+            f"{request.argument} cannot be used: {jvm_error.problem}",
+            cause=jvm_error.cause,
+            fix=f"{jvm_error.fix}; or use {request.instead}",
         ) from error
 
 
 def task_reports(
-    reports: Sequence[WrittenRows], *, planned: int, tasks: int
+    reports: Sequence[TaskReport], *, planned: int, tasks: int
 ) -> Sequence[TaskReport]:
     """Return one report for each of `tasks`; raises SinkError where Spark has planned others.
 
     If there are no rows, Spark may leave out the shuffle and plan a single task.
     """
-    found = [
-        TaskReport(
-            partition_id=one.partition_id,
-            attempt=one.attempt,
-            stage_attempt=one.stage_attempt,
-            records=one.records,
-        )
-        for one in reports
-    ]
     if planned == tasks:
-        return found
-    if planned != 1 or len(found) != 1 or found[0].records:
+        return reports
+    if planned != 1 or len(reports) != 1 or reports[0].records:
         raise SinkError(
             f"Spark planned {planned} tasks for the rows of a batch, not {tasks}",
             cause="a Spark extension changes its plans",
@@ -206,26 +199,14 @@ def task_reports(
         TaskReport(partition_id=number, attempt=0, stage_attempt=0, records={})
         for number in range(1, tasks)
     )
-    return [*found, *empty]
+    return [*reports, *empty]
 
 
-def _refuse_failed(reports: Sequence[WrittenRows], label: str) -> None:
-    """Raise KafkaError for a task that has failed, PoisonRowError for rows that were not sent."""
-    refuse_errors(reports)
-    for reason, count in sorted(refused_rows(reports).items(), reverse=True):
-        raise PoisonRowError(
-            refused(label, reason, count),
-            cause="such a row fails its batch; nothing was written",
-            fix='Filter such rows out, or name a topic for them, dead_letters="...", with '
-            'write_method="driver"',
-        )
-
-
-def refuse_errors(reports: Sequence[WrittenRows]) -> None:
+def refuse_errors(reports: Sequence[TaskReport]) -> None:
     """Raise KafkaError for a task that has failed."""
-    for one in reports:
-        if one.error is not None:
-            raise failure(f"writing in task {one.partition_id}", one.error)
+    for report in reports:
+        if report.error is not None:
+            raise failure(f"writing in task {report.partition_id}", report.error)
 
 
 def refused(label: str, reason: int, count: int) -> str:
@@ -233,9 +214,6 @@ def refused(label: str, reason: int, count: int) -> str:
     return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
 
 
-def refused_rows(reports: Sequence[WrittenRows]) -> Counter[int]:
+def refused_rows(reports: Sequence[TaskReport]) -> Counter[int]:
     """How many rows were not sent, by the shim's number of the reason."""
-    found: Counter[int] = Counter()
-    for one in reports:
-        found.update(one.refused)
-    return found
+    return sum((Counter(report.refused) for report in reports), Counter[int]())

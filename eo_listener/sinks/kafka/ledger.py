@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
 from eo_listener.client_config.admin_commands import alter_topic
@@ -33,6 +34,8 @@ from eo_listener.model.ledger import (
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads, Movers, read_row
 
+_Record = TypeVar("_Record")
+
 PER_RECORD: Final = 500
 SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -45,7 +48,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class BatchKey(NamedTuple):
-    """Of a batch without transactions: whose record it is.
+    """The key of the records of a run's batches without transactions.
 
     A run has a key of its own, so that a driver that was replaced and goes on takes nothing away
     from its successor's.
@@ -56,7 +59,7 @@ class BatchKey(NamedTuple):
     run: str
 
     def encode(self) -> bytes:
-        """As it stands in Kafka."""
+        """Return the key as Kafka stores it."""
         return encoded({"v": FORMAT, **self._asdict()})
 
 
@@ -75,32 +78,33 @@ class BatchRecord:
     A run has one record of each sink and query, which it writes before a batch's first row, and
     again once every row is acknowledged. That second record is the batch's commit: the heads it
     moves are those of its moves, until a later batch has written them into the records of heads.
-
-    `number` counts the batches of a sink and query, from 1. `moves` are its ranges; `topic_ids`
-    distinguish the topics of all its ranges from others of their names. `left` has the ranges begun
-    under this number and not applied: more than the moves if a batch of another checkpoint was
-    shorter than the one before it. `since` has the ends of the targets before the first row of this
-    number, and `size` is the number of offsets behind them after the last. `rows` is how many of
-    these are rows of this number; None if the record does not say. `identity` names the columns
-    that identify rows.
     """
 
+    #: Counts the batches of a sink and query, from 1.
     number: int
     query_id: str
     run_id: str
     batch_id: int
+    #: The columns that identify rows.
     identity: tuple[str, ...]
+    #: The ranges of the batch.
     moves: Ranges
+    #: They distinguish the topics of all its ranges from others of their names.
     topic_ids: Mapping[str, str | None]
-    left: Ranges
+    #: The ranges begun under this number and not applied: more than the moves if a batch of
+    #: another checkpoint was shorter than the one before it.
+    remaining: Ranges
+    #: The ends of the targets before the first row of this number.
     since: Mapping[str, TargetEnds]
+    #: How many offsets are behind these ends after the last row; None if it is only begun.
     size: int | None = None
+    #: How many of these offsets are rows of this number; None if the record does not say.
     rows: int | None = None
 
     @property
     def is_finished(self) -> bool:
         """True if all that was begun is applied."""
-        return self.size is not None and not self.left
+        return self.size is not None and not self.remaining
 
     def heads(self) -> dict[TopicPartition, Head]:
         """The heads that it has moved; none if it was only begun."""
@@ -108,14 +112,18 @@ class BatchRecord:
             return {}
         return {
             tp: Head(
-                range=one,
+                range=offsets,
                 topic_id=self.topic_ids[tp.topic],
                 query_id=self.query_id,
                 run_id=self.run_id,
                 batch_id=self.batch_id,
             )
-            for tp, one in self.moves.items()
+            for tp, offsets in self.moves.items()
         }
+
+    def target_ids(self) -> dict[str, str]:
+        """The ids of the target's topics that are known, by name."""
+        return {name: target.id for name, target in self.since.items() if target.id is not None}
 
     def encode(self) -> bytes:
         """As it stands in Kafka."""
@@ -126,9 +134,10 @@ class BatchRecord:
                 "moved": [self.query_id, self.run_id, self.batch_id],
                 "id": list(self.identity),
                 "moves": self._topics(self.moves),
-                "left": self._topics(self.left),
+                "left": self._topics(self.remaining),
                 "since": [
-                    [name, one.id, sorted(one.ends.items())] for name, one in self.since.items()
+                    [name, target.id, sorted(target.ends.items())]
+                    for name, target in self.since.items()
                 ],
                 "size": self.size,
                 "rows": self.rows,
@@ -139,34 +148,28 @@ class BatchRecord:
         return [[name, self.topic_ids[name], rows] for name, rows in _by_topic(ranges).items()]
 
     @classmethod
-    def decode(cls, given: Mapping[str, Any]) -> BatchRecord:
+    def decode(cls, document: Mapping[str, Any]) -> BatchRecord:
         """Read it. Raises FormatError."""
-        try:
-            query_id, run_id, batch_id = given["moved"]
+        with _reading("a batch"):
+            query_id, run_id, batch_id = document["moved"]
             return cls(
-                number=given["number"],
+                number=document["number"],
                 query_id=query_id,
                 run_id=run_id,
                 batch_id=batch_id,
-                identity=tuple(given["id"]),
-                moves=_ranges((name, rows) for name, _, rows in given["moves"]),
+                identity=tuple(document["id"]),
+                moves=_ranges((name, rows) for name, _, rows in document["moves"]),
                 topic_ids={
-                    name: topic_id for name, topic_id, _ in (*given["moves"], *given["left"])
+                    name: topic_id for name, topic_id, _ in (*document["moves"], *document["left"])
                 },
-                left=_ranges((name, rows) for name, _, rows in given["left"]),
+                remaining=_ranges((name, rows) for name, _, rows in document["left"]),
                 since={
                     name: TargetEnds(topic_id, dict(ends))
-                    for name, topic_id, ends in given["since"]
+                    for name, topic_id, ends in document["since"]
                 },
-                size=given["size"],
-                rows=given["rows"],
+                size=document["size"],
+                rows=document["rows"],
             )
-        except (KeyError, ValueError, TypeError) as error:
-            raise FormatError(
-                f"the ledger's topic holds an unreadable batch: {type(error).__name__}",
-                cause="another program writes to this topic",
-                fix="Give the ledger a topic of its own, ledger_topic=",
-            ) from error
 
 
 def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
@@ -175,39 +178,39 @@ def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
     Of several that were begun under one number the lowest ends count: whose rows came first is not
     known, and to read more of a log than is needed does no harm.
     """
-    found = sorted(records, key=lambda one: (one.number, one.size is not None))
-    if not found:
+    in_order = sorted(records, key=lambda record: (record.number, record.size is not None))
+    if not in_order:
         return None
-    last = found[-1]
+    last = in_order[-1]
     if last.size is None:
-        for other in found[:-1]:
-            if other.number == last.number:
+        for earlier in in_order[:-1]:
+            if earlier.number == last.number:
                 last = replace(
                     last,
-                    since=_lowest(last.since, other.since),
-                    left={**other.left, **last.left},
-                    topic_ids={**other.topic_ids, **last.topic_ids},
+                    since=_lowest(last.since, earlier.since),
+                    remaining={**earlier.remaining, **last.remaining},
+                    topic_ids={**earlier.topic_ids, **last.topic_ids},
                 )
     return last
 
 
 def _lowest(
-    one: Mapping[str, TargetEnds], other: Mapping[str, TargetEnds]
+    first: Mapping[str, TargetEnds], second: Mapping[str, TargetEnds]
 ) -> dict[str, TargetEnds]:
-    both = {**other, **one}
-    for name in one.keys() & other.keys():
-        if one[name].id == other[name].id:
-            ends, others = one[name].ends, other[name].ends
-            lower = {at: min(ends[at], others[at]) for at in ends.keys() & others.keys()}
-            both[name] = TargetEnds(one[name].id, lower)
+    both = {**second, **first}
+    for name in first.keys() & second.keys():
+        if first[name].id == second[name].id:
+            ends, second_ends = first[name].ends, second[name].ends
+            lower = {at: min(ends[at], second_ends[at]) for at in ends.keys() & second_ends.keys()}
+            both[name] = TargetEnds(first[name].id, lower)
     return both
 
 
 def _by_topic(ranges: Ranges) -> dict[str, list[list[int]]]:
-    found: defaultdict[str, list[list[int]]] = defaultdict(list)
-    for tp, one in sorted(ranges.items()):
-        found[tp.topic].append([tp.partition, *one])
-    return found
+    rows: defaultdict[str, list[list[int]]] = defaultdict(list)
+    for tp, offsets in sorted(ranges.items()):
+        rows[tp.topic].append([tp.partition, *offsets])
+    return rows
 
 
 def _ranges(topics: Iterable[tuple[str, list[list[int]]]]) -> dict[TopicPartition, OffsetRange]:
@@ -219,7 +222,7 @@ def _ranges(topics: Iterable[tuple[str, list[list[int]]]]) -> dict[TopicPartitio
 
 
 class RepairKey(NamedTuple):
-    """Whose ledger was repaired; `repair` is another text for each record."""
+    """The key of a repair's record; `repair` is another text for each record."""
 
     sink: str
     query: str
@@ -265,42 +268,35 @@ class RepairRecord:
         )
 
     @classmethod
-    def decode(cls, given: Mapping[str, Any]) -> RepairRecord:
+    def decode(cls, document: Mapping[str, Any]) -> RepairRecord:
         """Read it. Raises FormatError."""
-        try:
-            topic, gap = given["topic"], given["gap"]
+        with _reading("a repair"):
+            topic, gap = document["topic"], document["gap"]
             return cls(
                 topic=topic,
-                heads=dict(read_row(topic, row, given["moved"]) for row in given["heads"]),
-                run_id=given["run"],
-                verdict=given["verdict"],
+                heads=dict(read_row(topic, row, document["moved"]) for row in document["heads"]),
+                run_id=document["run"],
+                verdict=document["verdict"],
                 gap=None if gap is None else OffsetRange(*gap),
-                at=given["at"],
+                at=document["at"],
             )
-        except (KeyError, ValueError, TypeError, IndexError) as error:
-            raise FormatError(
-                f"the ledger's topic holds an unreadable repair: {type(error).__name__}",
-                cause="another program writes to this topic, or a newer release of eo_listener "
-                "has written to it",
-                fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
-            ) from error
 
     def applied(self) -> Iterator[AppliedBatch]:
-        """For each partition what was found, and what it was made."""
-        for tp, found in self.heads.items():
+        """The head of each partition before the repair, and after it."""
+        for tp, head in self.heads.items():
             yield AppliedBatch(
                 partition=tp,
-                head=found,
+                head=head,
                 rows=None,
                 verdict=BatchVerdict.NEXT.value,
                 gap=None,
                 applied_at=UNKNOWN_TIME,
             )
-            at = found.range.until if self.gap is None else self.gap.until
-            run_id = found.run_id if self.gap is None else self.run_id
+            offset = head.range.until if self.gap is None else self.gap.until
+            run_id = head.run_id if self.gap is None else self.run_id
             yield AppliedBatch(
                 partition=tp,
-                head=replace(found, range=OffsetRange(at, at), run_id=run_id),
+                head=replace(head, range=OffsetRange(offset, offset), run_id=run_id),
                 rows=0,
                 verdict=self.verdict if self.gap is None else GAP_ACCEPTED,
                 gap=self.gap,
@@ -311,17 +307,17 @@ class RepairRecord:
 def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
     """The heads that repairs read and wrote, those of each partition in the order of offsets.
 
-    A head that one has made and the next has found is there once.
+    A head that one repair has made and the next has read is listed once.
     """
-    found: list[AppliedBatch] = []
-    seen: set[tuple[TopicPartition, Head]] = set()
-    for one in sorted(repairs, key=lambda one: one.at):
-        for applied in one.applied():
-            place = (applied.partition, applied.head)
-            if applied.applied_at != UNKNOWN_TIME or place not in seen:
-                found.append(applied)
-            seen.add(place)
-    return sorted(found, key=lambda one: (one.partition, one.head.range.until))
+    history: list[AppliedBatch] = []
+    listed: set[tuple[TopicPartition, Head]] = set()
+    for repair in sorted(repairs, key=lambda repair: repair.at):
+        for batch in repair.applied():
+            place = (batch.partition, batch.head)
+            if batch.applied_at != UNKNOWN_TIME or place not in listed:
+                history.append(batch)
+            listed.add(place)
+    return sorted(history, key=lambda batch: (batch.partition, batch.head.range.until))
 
 
 class RecordKey(NamedTuple):
@@ -336,30 +332,20 @@ class RecordKey(NamedTuple):
         """Return the key as Kafka stores it: JSON."""
         return encoded({"v": FORMAT, **self._asdict()})
 
-    @classmethod
-    def decode(cls, text: bytes) -> RecordKey:
-        """Raise FormatError for what is no key of heads."""
-        key = decode_key(text)
-        if not isinstance(key, cls):
-            raise _foreign("a key of an unknown kind")
-        return key
-
 
 AnyKey = RecordKey | BatchKey | RepairKey
 
 
 def decode_key(text: bytes) -> AnyKey:
     """Read the key of any record. Raises FormatError for what no ledger has written."""
-    given = _parsed(text)
-    named = all(isinstance(one, str) for name, one in given.items() if name not in ("v", "first"))
+    document = _parsed(text)
+    values = {name: value for name, value in document.items() if name != "v"}
     for kind in (RecordKey, BatchKey, RepairKey):
-        if (
-            given.keys() == {"v", *kind._fields}
-            and named
-            and isinstance(given.get("first", 0), int)
+        if values.keys() == set(kind._fields) and all(
+            isinstance(value, int if name == "first" else str) for name, value in values.items()
         ):
-            return kind(**{name: given[name] for name in kind._fields})
-    raise _foreign(f"a key has the parts {', '.join(given)}")
+            return kind(**values)
+    raise _foreign(f"a key has the parts {', '.join(document)}")
 
 
 class LedgerRecord(NamedTuple):
@@ -370,30 +356,35 @@ class LedgerRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A record that was read: its heads, and in which partition of the ledger it lies.
-
-    `targets` are the ids of the topics that the rows went to, by name.
-    """
+class HeadsRecord:
+    """The heads of one topic, and the ids of the topics that the rows went to, by name."""
 
     heads: Heads
-    partition: int
     targets: Mapping[str, str]
 
+    def encode(self) -> bytes:
+        """Return the value as Kafka stores it: JSON, in which each mover stands once."""
+        movers = Movers()
+        rows = [movers.row(tp, head) for tp, head in sorted(self.heads.items())]
+        return encoded(
+            {"v": FORMAT, "moved": movers.listed, "heads": rows, "targets": dict(self.targets)}
+        )
+
+    @classmethod
+    def decode(cls, topic: str, document: Mapping[str, Any]) -> HeadsRecord:
+        """Read it. Raises FormatError."""
+        with _reading("a value"):
+            return cls(
+                dict(read_row(topic, row, document["moved"]) for row in document["heads"]),
+                {str(name): str(topic_id) for name, topic_id in document["targets"].items()},
+            )
+
 
 @dataclass(frozen=True, slots=True)
-class StoredBatch:
-    """A batch without transactions that was read, and in which partition of the ledger it lies."""
+class DecodedRecord(Generic[_Record]):
+    """A record that was read, and in which partition of the ledger it lies."""
 
-    batch: BatchRecord
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRepair:
-    """A repair that was read, and in which partition of the ledger it lies."""
-
-    repair: RepairRecord
+    record: _Record
     partition: int
 
 
@@ -410,9 +401,9 @@ class UnreadableRecord:
 class LedgerRecords:
     """The newest record of each key in the ledger's topic, at one moment."""
 
-    records: Mapping[RecordKey, StoredRecord]
-    batches: Mapping[BatchKey, StoredBatch] = field(default_factory=dict)
-    repairs: Mapping[RepairKey, StoredRepair] = field(default_factory=dict)
+    records: Mapping[RecordKey, DecodedRecord[HeadsRecord]]
+    batches: Mapping[BatchKey, DecodedRecord[BatchRecord]] = field(default_factory=dict)
+    repairs: Mapping[RepairKey, DecodedRecord[RepairRecord]] = field(default_factory=dict)
     unreadable: Mapping[bytes, UnreadableRecord] = field(default_factory=dict)
 
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
@@ -420,9 +411,9 @@ class LedgerRecords:
 
         Raises FormatError if a record that is, or may be, one of these is unreadable.
         """
-        for text, unread in self.unreadable.items():
-            if owner(text) == (sink, query) or _may_be_anybodys(text):
-                raise unread.error
+        for text, record in self.unreadable.items():
+            if owner(text) == (sink, query) or _hides_owner(text):
+                raise record.error
         batch = self.batch(sink, query)
         return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
 
@@ -430,13 +421,13 @@ class LedgerRecords:
         """Those that are in records of heads: the last batch's may not be there yet."""
         return {
             tp: head
-            for record in self._records_of(sink, query)
-            for tp, head in record.heads.items()
+            for stored in self._records_of(sink, query)
+            for tp, head in stored.record.heads.items()
         }
 
     def batch(self, sink: str, query: str) -> BatchRecord | None:
         """The last batch without transactions that was begun."""
-        return newest(self.batches[key].batch for key in self.batch_keys(sink, query))
+        return newest(self.batches[key].record for key in self.batch_keys(sink, query))
 
     def batch_keys(self, sink: str, query: str) -> list[BatchKey]:
         """Of the runs that have begun batches."""
@@ -447,45 +438,46 @@ class LedgerRecords:
 
         Raises FormatError if a record with this id is unreadable.
         """
-        names_it = concerns_mover(query_id)
-        for text, unread in self.unreadable.items():
-            if names_it(text, unread.value):
-                raise unread.error
+        may_name = concerns_mover(query_id)
+        for text, unreadable in self.unreadable.items():
+            if may_name(text, unreadable.value):
+                raise unreadable.error
         heads: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
-        for key, record in self.records.items():
-            heads[LedgerKey(key.sink, key.query)].update(record.heads)
+        for key, stored in self.records.items():
+            heads[LedgerKey(key.sink, key.query)].update(stored.record.heads)
         for owner in {LedgerKey(key.sink, key.query) for key in self.batches}:
             batch = self.batch(*owner)
             heads[owner].update({} if batch is None else batch.heads())
-        found = {
-            owner: {tp: head for tp, head in theirs.items() if head.query_id == query_id}
-            for owner, theirs in heads.items()
-        }
-        return {owner: moved for owner, moved in found.items() if moved}
+        moved_heads: defaultdict[LedgerKey, dict[TopicPartition, Head]] = defaultdict(dict)
+        for owner, owned in heads.items():
+            for tp, head in owned.items():
+                if head.query_id == query_id:
+                    moved_heads[owner][tp] = head
+        return moved_heads
 
     def targets(self, sink: str, query: str) -> dict[str, str]:
         """The ids of the topics that hold what the heads say, by name."""
-        found: dict[str, str] = {}
-        for record in self._records_of(sink, query):
-            found.update(record.targets)
+        topic_ids: dict[str, str] = {}
+        for stored in self._records_of(sink, query):
+            topic_ids.update(stored.record.targets)
         batch = self.batch(sink, query)
         if batch is not None and (batch.is_finished or batch.number > 1):
-            found.update({name: one.id for name, one in batch.since.items() if one.id is not None})
-        return found
+            topic_ids.update(batch.target_ids())
+        return topic_ids
 
     def partition(self, sink: str, query: str, partitions: int) -> int:
         """Choose the ledger's partition for a sink and query, out of so many `partitions`.
 
         The one that their records are in; for the first record one by the CRC-32 of both names.
         """
-        for record in self._records_of(sink, query):
-            return record.partition
+        for stored in self._records_of(sink, query):
+            return stored.partition
         for key in self.batch_keys(sink, query):
             return self.batches[key].partition
         return crc32(encoded([sink, query])) % partitions
 
-    def _records_of(self, sink: str, query: str) -> Iterator[StoredRecord]:
-        return (one for key, one in self.records.items() if key[:2] == (sink, query))
+    def _records_of(self, sink: str, query: str) -> Iterator[DecodedRecord[HeadsRecord]]:
+        return (stored for key, stored in self.records.items() if key[:2] == (sink, query))
 
 
 def records_of(
@@ -513,96 +505,65 @@ def records_of_heads(
         key = _key(sink, query, tp)
         if key in changed:
             changed[key].setdefault(tp, head)
-    for key, of_key in changed.items():
-        yield LedgerRecord(key.encode(), encode_heads(of_key, targets))
-
-
-def encode_heads(heads: Heads, targets: Mapping[str, str]) -> bytes:
-    """Encode heads of one topic, and the ids of the sink's topics.
-
-    Each mover (query, run, batch and topic id) stands there once.
-    """
-    movers = Movers()
-    rows = [movers.row(tp, head) for tp, head in sorted(heads.items())]
-    written = {"moved": movers.listed, "heads": rows, "targets": dict(targets)}
-    return encoded({"v": FORMAT, **written})
-
-
-def decode_heads(topic: str, text: bytes) -> dict[TopicPartition, Head]:
-    """Decode heads of one topic. Raises FormatError."""
-    given = _parsed(text)
-    try:
-        return dict(read_row(topic, row, given["moved"]) for row in given["heads"])
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise _foreign(f"a value cannot be read: {type(error).__name__}") from error
-
-
-def decode_targets(text: bytes) -> dict[str, str]:
-    """Read the ids of the target's topics. Raises FormatError."""
-    try:
-        return {str(topic): str(topic_id) for topic, topic_id in _parsed(text)["targets"].items()}
-    except (KeyError, AttributeError) as error:
-        raise _foreign(f"a value cannot be read: {type(error).__name__}") from error
+    for key, key_heads in changed.items():
+        yield LedgerRecord(key.encode(), HeadsRecord(key_heads, targets).encode())
 
 
 class Decoder:
     """Decodes the records of a topic again and again; those that are unchanged only once."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, _Decoded]] = {}
+        self._cache: dict[
+            bytes, tuple[bytes, AnyKey | bytes, DecodedRecord[Any] | UnreadableRecord]
+        ] = {}
 
     def decode(self, values: Mapping[bytes, tuple[bytes, int]]) -> LedgerRecords:
         """Decode `values`, by key the value and its partition."""
-        known, self._known = self._known, {}
+        cache, self._cache = self._cache, {}
+        kinds: dict[type, dict[Any, Any]] = {
+            kind: {} for kind in (RecordKey, BatchKey, RepairKey, bytes)
+        }
         for key, (value, partition) in values.items():
-            had = known.get(key)
-            if had is None or had[0] != value or had[1][1].partition != partition:
-                had = value, _decoded(key, value, partition)
-            self._known[key] = had
-        heads: dict[RecordKey, StoredRecord] = {}
-        batches: dict[BatchKey, StoredBatch] = {}
-        repairs: dict[RepairKey, StoredRepair] = {}
-        unreadable: dict[bytes, UnreadableRecord] = {}
-        for key, (_, (of, record)) in self._known.items():
-            if isinstance(record, UnreadableRecord):
-                unreadable[key] = record
-            elif isinstance(of, BatchKey) and isinstance(record, StoredBatch):
-                batches[of] = record
-            elif isinstance(of, RecordKey) and isinstance(record, StoredRecord):
-                heads[of] = record
-            elif isinstance(of, RepairKey) and isinstance(record, StoredRepair):
-                repairs[of] = record
-        return LedgerRecords(heads, batches, repairs, unreadable)
+            cached = cache.get(key)
+            if cached is None or cached[0] != value or cached[2].partition != partition:
+                cached = value, *_decode(key, value, partition)
+            self._cache[key] = cached
+            _, record_key, record = cached
+            kinds[type(record_key)][record_key] = record
+        return LedgerRecords(*kinds.values())
 
 
-_Decoded = tuple["AnyKey | None", "StoredRecord | StoredBatch | StoredRepair | UnreadableRecord"]
-
-
-def _decoded(key: bytes, value: bytes, partition: int) -> _Decoded:
+def _decode(
+    key: bytes, value: bytes, partition: int
+) -> tuple[AnyKey | bytes, DecodedRecord[Any] | UnreadableRecord]:
+    """Return a record with its key, which stays as it is if either of them is unreadable."""
     try:
-        of = decode_key(key)
-        if isinstance(of, BatchKey):
-            return of, StoredBatch(BatchRecord.decode(_parsed(value)), partition)
-        if isinstance(of, RepairKey):
-            return of, StoredRepair(RepairRecord.decode(_parsed(value)), partition)
-        return of, StoredRecord(decode_heads(of.topic, value), partition, decode_targets(value))
+        record_key, document = decode_key(key), _parsed(value)
+        record: HeadsRecord | BatchRecord | RepairRecord
+        if isinstance(record_key, BatchKey):
+            record = BatchRecord.decode(document)
+        elif isinstance(record_key, RepairKey):
+            record = RepairRecord.decode(document)
+        else:
+            record = HeadsRecord.decode(record_key.topic, document)
     except FormatError as error:
-        return None, UnreadableRecord(value, partition, error)
+        return key, UnreadableRecord(value, partition, error)
+    return record_key, DecodedRecord(record, partition)
 
 
 def owner(text: bytes) -> LedgerKey | None:
     """Return the sink and query that a record's key names, of any format; None if it names none."""
-    given = _json(text)
-    if not isinstance(given, dict):
+    document = _json(text)
+    if not isinstance(document, dict):
         return None
-    sink, query = given.get("sink"), given.get("query")
+    sink, query = document.get("sink"), document.get("query")
     return LedgerKey(sink, query) if isinstance(sink, str) and isinstance(query, str) else None
 
 
-def _may_be_anybodys(key: bytes) -> bool:
+def _hides_owner(key: bytes) -> bool:
     """Return True if it is of another format, which may name sink and query in a way of its own."""
-    given = _json(key)
-    return isinstance(given, dict) and given.get("v", FORMAT) != FORMAT and owner(key) is None
+    document = _json(key)
+    return isinstance(document, dict) and document.get("v", FORMAT) != FORMAT and owner(key) is None
 
 
 def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
@@ -646,17 +607,26 @@ def _json(text: bytes) -> Any:
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    given = _json(text)
-    if given is None:
+    document = _json(text)
+    if document is None:
         raise _foreign("a record is not JSON")
-    if not isinstance(given, dict) or given.get("v") != FORMAT:
+    if not isinstance(document, dict) or document.get("v") != FORMAT:
         raise _foreign(f"a record does not have format {FORMAT}")
-    return given
+    return document
 
 
-def _foreign(what: str) -> FormatError:
+@contextmanager
+def _reading(part: str) -> Iterator[None]:
+    """Raise FormatError for what goes wrong while a parsed record is taken apart."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise _foreign(f"{part} cannot be read: {type(error).__name__}") from error
+
+
+def _foreign(detail: str) -> FormatError:
     return FormatError(
-        f"the ledger's topic holds something other than a ledger of format {FORMAT}: {what}",
+        f"the ledger's topic holds something other than a ledger of format {FORMAT}: {detail}",
         cause="another program writes to this topic, or a newer release of eo_listener has "
         "written to it",
         fix="Give the ledger a topic of its own, ledger_topic=, or use that release",

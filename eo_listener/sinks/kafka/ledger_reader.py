@@ -30,7 +30,7 @@ class KafkaLedgerReader:
         self._topic = topic
         self._properties, self._timeout = dict(properties), timeout
         self._servers = properties.get("bootstrap.servers", "")
-        self._reader = CompactedTopic(properties, topic, timeout=timeout)
+        self.topic = CompactedTopic(properties, topic, timeout=timeout)
         self._records: LedgerRecords | None = None
         self.open: tuple[LedgerKey, ...] = ()
         self.partitions = 0
@@ -41,35 +41,36 @@ class KafkaLedgerReader:
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads; `open` is then whose transactions stay open.
+        """Read all heads; `open` then names the ledgers whose transactions stay open.
 
         Changes of such a transaction are not among the heads. Raises SinkLockedError if it hides
         what others have committed, KafkaError if the topic may not be read.
         """
         with self._rights("Read"):
-            if not self._reader.exists():
+            if not self.topic.exists():
                 raise self._missing()
             records = self._records = self.read(lambda _: True)
         keys = {LedgerKey(key.sink, key.query) for key in records.records}
         keys |= {LedgerKey(key.sink, key.query) for key in records.batches}
-        there = self._ids({name for key in keys for name in records.targets(*key)})
-        return {key: _stored(key, records, there) for key in keys}
+        topic_ids = self._ids({name for key in keys for name in records.targets(*key)})
+        return {key: _stored(key, records, topic_ids) for key in keys}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """The heads that repairs read and wrote: of batches a topic has heads only."""
         with self._rights("Read"):
             records = self._records or self.read(lambda _: True)
-        return iter(history_of(one.repair for of, one in records.repairs.items() if of[:2] == key))
+        return iter(
+            history_of(
+                stored.record
+                for repair_key, stored in records.repairs.items()
+                if repair_key[:2] == key
+            )
+        )
 
-    @property
-    def topic(self) -> CompactedTopic:
-        """The topic that it reads."""
-        return self._reader
-
-    def require_there(self) -> str:
+    def require_topic(self) -> str:
         """Its cleanup.policy. Raises SettingsError if the topic does not exist."""
         with self._rights("Read", "Describe_Configs"):
-            policy = self._reader.policy()
+            policy = self.topic.policy()
         if policy is None:
             raise self._missing()
         return policy
@@ -77,16 +78,16 @@ class KafkaLedgerReader:
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
         """Read what is committed, at least of those that it concerns. Raises as `ledgers` does."""
         with self._rights("Read"):
-            reading = self._reader.read(
+            reading = self.topic.read(
                 lambda key, _: concerns(owner(key)),
                 pending_timeout=_GRACE,
             )
         self.partitions = reading.partitions
-        found: list[LedgerKey] = []
+        open_keys: list[LedgerKey] = []
         for pending in reading.pending:
             owners = {owner(key) for key in pending.hidden}
-            whose = owner(pending.key)
-            if whose is None or owners != {whose}:
+            ledger_key = owner(pending.key)
+            if ledger_key is None or owners != {ledger_key}:
                 raise SinkLockedError(
                     f"a transaction hides part of {self.label}: it has been open since offset "
                     f"{pending.offset} of partition {pending.partition}",
@@ -99,8 +100,8 @@ class KafkaLedgerReader:
                         f"--topic {self._topic}"
                     ),
                 )
-            found.append(whose)
-        self.open = tuple(found)
+            open_keys.append(ledger_key)
+        self.open = tuple(open_keys)
         return Decoder().decode(reading.values)
 
     @contextmanager
@@ -143,18 +144,19 @@ class KafkaLedgerReader:
 
     def close(self) -> None:
         """Close the connections."""
-        self._reader.close()
+        self.topic.close()
 
 
 def _stored(
-    key: LedgerKey, records: LedgerRecords, there: Mapping[str, str | None] | None
+    key: LedgerKey, records: LedgerRecords, topic_ids: Mapping[str, str | None] | None
 ) -> StoredLedger:
     batch, targets = records.batch(*key), records.targets(*key)
     begun = None if batch is None or batch.is_finished else batch.batch_id
     replaced = [
         name
-        for name, known in sorted(targets.items())
-        if there is not None and (name not in there or there[name] not in (None, known))
+        for name, target_id in sorted(targets.items())
+        if topic_ids is not None
+        and (name not in topic_ids or topic_ids[name] not in (None, target_id))
     ]
     return StoredLedger(
         key=key,

@@ -11,6 +11,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
@@ -44,17 +45,17 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.errors import is_fenced
 from eo_listener.sinks.kafka.ledger import (
     PER_RECORD,
+    AnyKey,
     BatchKey,
     LedgerRecords,
     RepairKey,
     RepairRecord,
     concerns,
-    encode_heads,
     records_of_heads,
     refuse_policy,
 )
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved
+from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved, running
 
 _OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -64,7 +65,7 @@ _RIGHTS: Final = {
 }
 
 
-class Written(NamedTuple):
+class RecordChange(NamedTuple):
     """A record of `owner` for a partition of the ledger's topic; without a value it is deleted."""
 
     owner: LedgerKey
@@ -81,61 +82,63 @@ class Repair(NamedTuple):
     partitions: int
 
 
-def renamed(records: LedgerRecords, rename: Rename, repair: Repair) -> Iterator[Written]:
+def rename_records(
+    records: LedgerRecords, rename: Rename, repair: Repair
+) -> Iterator[RecordChange]:
     """Yield all records of a ledger under its new name, and the end of those under the old one.
 
     Rows without transactions carry the name of their writer, which includes the sink's name: so the
     number of rows behind the ends of a batch is no longer recorded.
     """
     old, new = rename.old, rename.new
-    there = records.partition(*new, repair.partitions)
-    carried: dict[bytes, tuple[bytes, bytes]] = {}
-    for key, stored in records.records.items():
+    old_partition = records.partition(*old, repair.partitions)
+    new_partition = records.partition(*new, repair.partitions)
+    values: dict[AnyKey, bytes] = {
+        **{key: heads.record.encode() for key, heads in records.records.items()},
+        **{
+            key: replace(batch.record, rows=None).encode() for key, batch in records.batches.items()
+        },
+        **{key: earlier.record.encode() for key, earlier in records.repairs.items()},
+    }
+    for key, value in values.items():
         if key[:2] == old:
-            value = encode_heads(stored.heads, stored.targets)
-            carried[key.encode()] = key._replace(**new._asdict()).encode(), value
-    for run in records.batch_keys(*old):
-        value = replace(records.batches[run].batch, rows=None).encode()
-        carried[run.encode()] = run._replace(**new._asdict()).encode(), value
-    for earlier, kept in records.repairs.items():
-        if earlier[:2] == old:
-            value = kept.repair.encode()
-            carried[earlier.encode()] = earlier._replace(**new._asdict()).encode(), value
-    here = records.partition(*old, repair.partitions)
-    for before, (after, value) in carried.items():
-        yield Written(old, here, before, None)
-        yield Written(new, there, after, value)
+            renamed_key = key._replace(sink=new.sink, query=new.query)
+            yield RecordChange(old, old_partition, key.encode(), None)
+            yield RecordChange(new, new_partition, renamed_key.encode(), value)
     parts: defaultdict[tuple[str, int], dict[TopicPartition, Head]] = defaultdict(dict)
     for tp, head in rename.heads.items():
         parts[tp.topic, tp.partition // PER_RECORD][tp] = head
-    for number, ((topic, _), heads) in enumerate(sorted(parts.items())):
+    for number, ((topic, _), part) in enumerate(sorted(parts.items())):
         record = RepairRecord(
             topic=topic,
-            heads=heads,
+            heads=part,
             run_id=repair.id,
             verdict=rename.verdict,
             gap=None,
             at=repair.at,
         )
         name = RepairKey(*new, f"{repair.id}/{number}")
-        yield Written(new, there, name.encode(), record.encode())
+        yield RecordChange(new, new_partition, name.encode(), record.encode())
 
 
-def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) -> Iterator[Written]:
+def acceptance_records(
+    records: LedgerRecords, sink: str, entry: Entry, repair: Repair
+) -> Iterator[RecordChange]:
     """Yield what moves the one head of `entry` over its gap."""
     owner = LedgerKey(sink, entry.query)
-    here = records.partition(*owner, repair.partitions)
+    partition = records.partition(*owner, repair.partitions)
     batch = records.batch(*owner)
     ((tp, move),) = entry.moves.items()
     heads = {tp: entry.head(tp)}
     written = records.written_heads(*owner)
     for record in records_of_heads(*owner, heads, written, records.targets(*owner)):
-        yield Written(owner, here, record.key, record.value)
+        yield RecordChange(owner, partition, record.key, record.value)
     if batch is not None and tp in batch.moves:  # which counts before the record of heads
-        left = {other: one for other, one in batch.moves.items() if other != tp}
+        moves = dict(batch.moves)
+        del moves[tp]
         key = BatchKey(*owner, batch.run_id)
-        yield Written(owner, here, key.encode(), replace(batch, moves=left).encode())
-    kept = RepairRecord(
+        yield RecordChange(owner, partition, key.encode(), replace(batch, moves=moves).encode())
+    accepted = RepairRecord(
         topic=tp.topic,
         heads={} if move.expected is None else {tp: move.expected},
         run_id=entry.run_id,
@@ -143,10 +146,11 @@ def accepted(records: LedgerRecords, sink: str, entry: Entry, repair: Repair) ->
         gap=move.gap,
         at=repair.at,
     )
-    yield Written(owner, here, RepairKey(*owner, repair.id).encode(), kept.encode())
+    key_bytes = RepairKey(*owner, repair.id).encode()
+    yield RecordChange(owner, partition, key_bytes, accepted.encode())
 
 
-_Planned = Callable[[LedgerRecords, Repair], Iterable[Written]]
+_Plan = Callable[[LedgerRecords, Repair], Iterable[RecordChange]]
 
 
 class KafkaLedgerRepair:
@@ -170,35 +174,30 @@ class KafkaLedgerRepair:
         self._java = java
         self._no_java = no_java
         self._timeout = timeout
-        self._reader = KafkaLedgerReader(properties, topic, timeout=timeout)
+        self.reader = KafkaLedgerReader(properties, topic, timeout=timeout)
         self._logs = Logs(properties)
         self._producers: dict[str, tuple[int, int] | None] = {}
         self._fenced: str | None = None
 
     @property
-    def reader(self) -> KafkaLedgerReader:
-        """The reader of the same ledger."""
-        return self._reader
-
-    @property
     def remarks(self) -> tuple[str, ...]:
-        """Who is fenced by it, and what could not be looked at."""
-        found = []
+        """The id whose driver it fences, and the reason why no transaction can be looked up."""
+        warnings = []
         if self._fenced is not None:
-            found.append(
+            warnings.append(
                 f"it takes over the transactional id {self._fenced!r}: a driver that is writing "
                 "a batch with it is fenced, and nothing of that batch is written"
             )
         if self._no_java is not None:
-            found.append(
+            warnings.append(
                 "cannot tell if a transaction with that id is open; only a moving ledger shows "
                 f"that the query is running: {self._no_java}"
             )
-        return tuple(found)
+        return tuple(warnings)
 
     def key_of(self, table: str) -> str:
         """The key of a sink: its name=, or its topics in their order."""
-        named = {one.strip() for one in table.split(",")}
+        named = {name.strip() for name in table.split(",")}
         if table in named:  # it has no order, so nobody is asked whether there is such a topic
             return table
         return ",".join(sorted(named)) if self._topics(named) == named else table
@@ -206,27 +205,27 @@ class KafkaLedgerRepair:
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Say that a transaction of its id is open, or that somebody has taken the id since."""
         name = sink_transactional_id(*key)
-        found = [f"its ledger has a transaction open, {name!r}"] if key in self._reader.open else []
+        signs = [f"its ledger has a transaction open, {name!r}"] if key in self.reader.open else []
         if self._fenced is None:
             self._fenced = name
         if self._java is None:
-            return tuple(found)
+            return tuple(signs)
         try:
             described = self._java.describe(name, self._timeout)
         except JvmError as error:
             self._java, self._no_java = None, str(error)
-            return tuple(found)
+            return tuple(signs)
         except KafkaError as error:
             if error.code != NOT_FOUND:
                 raise self._explained(error, name) from error
-            now = None
+            producer = None
         else:
-            now = (described.producer_id, described.epoch)
+            producer = (described.producer_id, described.epoch)
             if described.ongoing or described.ending:
-                found.append(f"the transaction of {name!r} is {described.state}")
-        if self._producers.setdefault(name, now) != now:
-            found.append(f"another producer has since taken over {name!r}")
-        return tuple(found)
+                signs.append(f"the transaction of {name!r} is {described.state}")
+        if self._producers.setdefault(name, producer) != producer:
+            signs.append(f"another producer has since taken over {name!r}")
+        return tuple(signs)
 
     def check_rename(self, rename: Rename) -> None:
         """Check that the rows of a ledger are in the topics of its new name, if that is one of
@@ -251,49 +250,49 @@ class KafkaLedgerRepair:
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: all its records."""
 
-        def planned(records: LedgerRecords, repair: Repair) -> Iterable[Written]:
-            old, new = (records.heads(*one) for one in (rename.old, rename.new))
-            refuse_changed(self._reader.label, rename, old=old, new=new)
+        def plan(records: LedgerRecords, repair: Repair) -> Iterable[RecordChange]:
+            old, new = (records.heads(*key) for key in (rename.old, rename.new))
+            refuse_changed(self.reader.label, rename, old=old, new=new)
             self._refuse_begun(records, rename.old, rename.new)
-            return renamed(records, rename, repair)
+            return rename_records(records, rename, repair)
 
         def is_done(records: LedgerRecords) -> bool:
             return records.heads(*rename.new) == dict(rename.heads)
 
-        self._transact((rename.old, rename.new), planned, is_done)
+        self._transact((rename.old, rename.new), plan, is_done)
 
     def accept(self, sink: str, entry: Entry) -> None:
         """Move a head over a gap."""
         key = LedgerKey(sink, entry.query)
         ((tp, move),) = entry.moves.items()
 
-        def planned(records: LedgerRecords, repair: Repair) -> Iterable[Written]:
-            now = records.heads(*key).get(tp)
-            before, after = ({} if one is None else {tp: one} for one in (move.expected, now))
-            refuse_moved(self._reader.label, before, after)
+        def plan(records: LedgerRecords, repair: Repair) -> Iterable[RecordChange]:
+            heads = (move.expected, records.heads(*key).get(tp))
+            before, after = ({} if head is None else {tp: head} for head in heads)
+            refuse_moved(self.reader.label, before, after)
             self._refuse_begun(records, key)
-            return accepted(records, sink, entry, repair)
+            return acceptance_records(records, sink, entry, repair)
 
         def is_done(records: LedgerRecords) -> bool:
             return records.heads(*key).get(tp) == entry.head(tp)
 
-        self._transact((key,), planned, is_done)
+        self._transact((key,), plan, is_done)
 
     def close(self) -> None:
         """Close the connections."""
-        self._reader.close()
+        self.reader.close()
         self._logs.close()
 
     def _transact(
         self,
         keys: tuple[LedgerKey, ...],
-        planned: _Planned,
+        plan: _Plan,
         is_done: Callable[[LedgerRecords], bool],
     ) -> None:
-        """Write what is `planned`, under the id of the first of the keys."""
+        """Write the records that `plan` returns, under the id of the first of the keys."""
         name = sink_transactional_id(*keys[0])
         try:
-            policy = self._reader.require_there()
+            policy = self.reader.require_topic()
         except KafkaError as error:  # to read, a lesser right is enough
             raise self._explained(error, name) from error
         refuse_policy(self._topic, policy, self._properties["bootstrap.servers"])
@@ -304,23 +303,22 @@ class KafkaLedgerRepair:
             fault_point("sink.fenced")
             records = self._read(*keys)
             at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-            repair = Repair(str(uuid4()), at, self._reader.partitions)
-            changes = list(planned(records, repair))
+            repair = Repair(str(uuid4()), at, self.reader.partitions)
+            changes = list(plan(records, repair))
             producer.begin()
-            for one in changes:
-                producer.send(self._topic, one.value, key=one.key, partition=one.partition)
+            for change in changes:
+                producer.send(self._topic, change.value, key=change.key, partition=change.partition)
             producer.flush(self._timeout)
-            self._refuse_others(changes)
+            self._refuse_foreign_records(changes)
             fault_point("sink.ledger-moved")
             producer.commit(self._timeout)
             fault_point("sink.committed")
         except KafkaError as error:
             failed = error
             if producer.stage is not Stage.COMMITTING:
-                fenced = _is_fenced(error)
-                raise (
-                    self._not_written(name) if fenced else self._explained(error, name)
-                ) from error
+                if not is_fenced(error):
+                    raise self._explained(error, name) from error
+                raise self._not_written(name) from error
             if not self._is_written(name, keys, is_done, error):
                 raise self._not_written(name) from error
         except BaseException as error:
@@ -329,16 +327,16 @@ class KafkaLedgerRepair:
         finally:
             given_up = producer.stage is Stage.OPEN
             producer.leave()
-            if given_up and not _is_fenced(failed):
+            if given_up and not is_fenced(failed):
                 self._end(name)
 
     def _read(self, *keys: LedgerKey) -> LedgerRecords:
         """Read the committed records. Raises InUseError if one of these has a transaction open."""
-        records = self._reader.read(lambda owner: owner in keys)
-        if self._reader.open:
-            whose = few(f"query {key.query!r} of {key.sink}" for key in self._reader.open)
+        records = self.reader.read(lambda owner: owner in keys)
+        if self.reader.open:
+            queries = few(f"query {key.query!r} of {key.sink}" for key in self.reader.open)
             raise InUseError(
-                f"a transaction is open in {self._reader.label}, of {whose}",
+                f"a transaction is open in {self.reader.label}, of {queries}",
                 cause="the query is running, or its driver was killed in a batch",
                 fix="Stop the query first; see eo-listener txn list",
             )
@@ -348,20 +346,19 @@ class KafkaLedgerRepair:
         for key in keys:
             batch = records.batch(*key)
             if batch is not None and not batch.is_finished:
-                raise InUseError(
-                    f"batch {batch.batch_id} of query {key.query!r} has since begun",
-                    cause="the query is running",
-                    fix="Stop the query when that batch is applied",
-                )
+                error = running(f"batch {batch.batch_id} of query {key.query!r} has since begun")
+                raise error.as_kind(InUseError, fix="Stop the query when that batch is applied")
 
-    def _refuse_others(self, changes: list[Written]) -> None:
-        """Raise InUseError where anything but these was appended to one of the ledgers since."""
-        for (owner, at), count in Counter((one.owner, one.partition) for one in changes).items():
-            found = self._reader.topic.count_after(concerns(*owner), at)
-            if found != count:
+    def _refuse_foreign_records(self, changes: list[RecordChange]) -> None:
+        """Raise InUseError if anything but these was appended to one of the ledgers since."""
+        for (owner, partition), count in Counter(
+            (change.owner, change.partition) for change in changes
+        ).items():
+            appended = self.reader.topic.count_after(concerns(*owner), partition)
+            if appended != count:
                 raise InUseError(
                     f"query {owner.query!r} of {owner.sink} has since written to "
-                    f"{self._reader.label}, and the repair was not written",
+                    f"{self.reader.label}, and the repair was not written",
                     cause="the query is running, or the leader of the ledger's partition has "
                     "changed",
                     fix="Stop the query first, then run the command again",
@@ -376,12 +373,12 @@ class KafkaLedgerRepair:
     ) -> bool:
         """Return True if the transaction was committed, seen once no request can end it."""
         try:
-            if not _is_fenced(error):
+            if not is_fenced(error):
                 self._take_over(name)
             return is_done(self._read(*keys))
         except (EoListenerError, KafkaError) as unread:
             raise OutcomeUnknownError(
-                f"{self._reader.label}: the commit of the repair was not confirmed "
+                f"{self.reader.label}: the commit of the repair was not confirmed "
                 f"({error.code}), so the ledger may or may not have changed",
                 cause=error.cause,
                 fix="Run eo-listener ledger show to see the ledger, then run the command again",
@@ -389,15 +386,15 @@ class KafkaLedgerRepair:
 
     def _not_written(self, name: str) -> InUseError:
         return InUseError(
-            f"{self._reader.label}: the transaction of the repair was not committed, and nothing "
+            f"{self.reader.label}: the transaction of the repair was not committed, and nothing "
             "was changed",
             cause=f"another producer took over {name!r}, or Kafka was unavailable",
             fix="Stop the query first, then run the command again",
         )
 
     def _topics(self, names: Collection[str]) -> set[str]:
-        """Those of them that there are."""
-        possible = sorted(one for one in names if _TOPIC.fullmatch(one))
+        """Return those that exist."""
+        possible = sorted(name for name in names if _TOPIC.fullmatch(name))
         try:
             return set(self._logs.topics(possible, time.monotonic() + self._timeout))
         except KafkaError as error:
@@ -407,10 +404,8 @@ class KafkaLedgerRepair:
 
     def _end(self, name: str) -> None:
         """End an abandoned transaction; if that fails, its timeout does."""
-        try:
+        with suppress(KafkaError):
             self._take_over(name)
-        except KafkaError:
-            return
 
     def _take_over(self, name: str) -> None:
         producer = self._producer(name)
@@ -425,15 +420,11 @@ class KafkaLedgerRepair:
     def _explained(self, error: KafkaError, name: str) -> EoListenerError:
         """The same, with the command that grants a missing permission."""
         if error.code not in _RIGHTS:
-            return error.as_kind(SinkError, label=self._reader.label)
+            return error.as_kind(SinkError, label=self.reader.label)
         rights, kind = _RIGHTS[error.code]
         resource = [kind, name if kind == "--transactional-id" else self._topic]
         return SinkError(
-            f"{self._reader.label}: {error.problem}; nothing was changed",
+            f"{self.reader.label}: {error.problem}; nothing was changed",
             cause="a permission is missing",
             fix=AS_ADMINISTRATOR + grant_command_for(self._properties, rights, resource),
         )
-
-
-def _is_fenced(error: BaseException | None) -> bool:
-    return isinstance(error, KafkaError) and is_fenced(error)

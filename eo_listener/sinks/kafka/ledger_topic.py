@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
 from eo_listener.client_config.admin_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.errors import (
-    FormatError,
-    KafkaError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
-from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord
+from eo_listener.errors import FormatError, KafkaError, RetriableSinkError, SettingsError, SinkError
+from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord, Reading
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import ledger
@@ -25,7 +20,7 @@ from eo_listener.sinks.kafka.errors import Explanation
 _GRACE: Final = 1.0
 """Seconds to wait for an open transaction of the same sink and query: after its commit was answered
 it stays open for some milliseconds, until its markers are written."""
-_Found = TypeVar("_Found")
+
 
 logger = logging.getLogger("eo_listener")
 
@@ -59,16 +54,18 @@ class LedgerTopic:
         another query's transaction stays open.
         """
         concerns = ledger.concerns(self._sink, query)
-        records = self.records = self._read(concerns, explain, ours=not fenced)
-        return _readable(lambda: records.heads(self._sink, query))
+        self.records = self._read(concerns, explain, tolerates_own=not fenced)
+        with readable():
+            return self.records.heads(self._sink, query)
 
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read all heads that a query id has moved; not those of transactions that stay open."""
         concerns = ledger.concerns_mover(query_id)
-        records = self._read(concerns, explain, ours=True)
-        return _readable(lambda: records.moved_by(query_id))
+        records = self._read(concerns, explain, tolerates_own=True)
+        with readable():
+            return records.moved_by(query_id)
 
     def check_written(self, query: str, partition: int, count: int) -> None:
         """Raise RetriableSinkError unless the `count` records are all that `query` has had since.
@@ -76,10 +73,10 @@ class LedgerTopic:
         The log's end may have come from a broker that was no longer the partition's leader. The
         leader that has acknowledged these records is the right one, so the log is read again.
         """
-        found = self.count_written(query, partition)
-        if found != count:
+        written = self.count_written(query, partition)
+        if written != count:
             raise RetriableSinkError(
-                f"partition {partition} of the ledger's topic {self.name} has {found} new "
+                f"partition {partition} of the ledger's topic {self.name} has {written} new "
                 f"records of this query, of which this driver just wrote {count}",
                 cause="the partition's leader changed, and its log was read from the old leader",
                 fix="Nothing to do: the batch is retried",
@@ -110,19 +107,19 @@ class LedgerTopic:
         ledger.refuse_policy(self.name, policy, self._access.servers)
 
     def _read(
-        self, concerns: Concerns, explain: Explanation, *, ours: bool
+        self, concerns: Concerns, explain: Explanation, *, tolerates_own: bool
     ) -> ledger.LedgerRecords:
         self._require()
-        reading = self._topic.read(concerns, pending_timeout=_GRACE if ours else 0.0)
-        in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
-        if in_the_way:
+        reading = self._topic.read(concerns, pending_timeout=_GRACE if tolerates_own else 0.0)
+        if _blocking(reading, tolerates_own) is not None:
             reading = self._topic.read(concerns, pending_timeout=self._access.timeout)
-            in_the_way = [one for one in reading.pending if not (ours and _is_of_one(one))]
-        if in_the_way:
-            first = in_the_way[0]
-            owner = ledger.owner(first.key)
-            named = None if owner is None else sink_transactional_id(*owner)
-            raise explain.locked(first.partition, first.offset, named, self._access.timeout)
+        blocking = _blocking(reading, tolerates_own)
+        if blocking is not None:
+            owner = ledger.owner(blocking.key)
+            transactional_id = None if owner is None else sink_transactional_id(*owner)
+            raise explain.locked(
+                blocking.partition, blocking.offset, transactional_id, self._access.timeout
+            )
         self.partitions = reading.partitions
         records = self._decoder.decode(reading.values)
         self._report(records)
@@ -144,15 +141,24 @@ class LedgerTopic:
         )
 
 
-def _readable(ask: Callable[[], _Found]) -> _Found:
-    """Return the result. Raises SinkError for an unreadable record."""
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raise SinkError for an unreadable record."""
     try:
-        return ask()
+        yield
     except FormatError as error:
         raise error.as_kind(SinkError) from error
 
 
-def _is_of_one(pending: PendingRecord) -> bool:
+def _blocking(reading: Reading, tolerates_own: bool) -> PendingRecord | None:
+    """The first record of an open transaction that has to be waited for."""
+    return next(
+        (record for record in reading.pending if not (tolerates_own and _hides_only_own(record))),
+        None,
+    )
+
+
+def _hides_only_own(pending: PendingRecord) -> bool:
     """Return True if all hidden records are of the sink and query whose transaction is open.
 
     These have one transaction at a time, so the records that they committed lie before it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from eo_listener.sinks.kafka.connection import ConnectionSettings
     from eo_listener.sinks.kafka.transaction import RowWriter
 
+_NO_CLASSES: Final = "rows go through the driver, whose client cannot load Java classes"
+
 logger = logging.getLogger("eo_listener")
 
 
@@ -44,10 +46,16 @@ class MethodChoice:
         self._by_executors = write_method == "executors"
         self._access = access
         if not transactions:
-            self._refuse_chosen()
+            self._refuse_partitioner(
+                "with transactions=False",
+                cause="a repeated batch keeps its order only if each row goes to the same "
+                "partition again",
+            )
         elif not self._by_executors:
             self._refuse_partitioner(
-                'with write_method="driver"', instead='Use write_method="executors"'
+                'with write_method="driver"',
+                cause=_NO_CLASSES,
+                instead='Use write_method="executors"',
             )
         self._label = label
         self._one_topic = one_topic
@@ -103,21 +111,21 @@ class MethodChoice:
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)
-        missing = missing_members(transactions, BY_EXECUTORS)
-        unusable = None if missing else self._unusable(transactions)
-        if unusable is not None:
-            raise SettingsError(
-                f"kafka.partitioner.class cannot be used: {unusable}",
-                cause="it must be a Kafka Partitioner with a public constructor without "
-                "arguments, in a jar passed to Spark with spark.jars or --jars",
-                fix="Pass its jar to Spark; or remove the option, and give the rows a column "
-                "partition",
-            )
+        missing, partitioner = missing_members(transactions, BY_EXECUTORS), self._access.partitioner
         if missing is None:
+            unusable = None if partitioner is None else transactions.unusable(partitioner)
+            if unusable is not None:
+                self._refuse_partitioner(
+                    f"({unusable})",
+                    cause="it must be a Kafka Partitioner with a public constructor without "
+                    "arguments, in a jar passed to Spark with spark.jars or --jars",
+                    instead="Pass its jar to Spark",
+                )
             self._joined = transactions
             return transactions
         self._refuse_partitioner(
             f"with the kafka-clients of Spark's connector ({missing})",
+            cause=_NO_CLASSES,
             instead="Use a connector with a suitable kafka-clients",
         )
         self._by_executors = False
@@ -129,23 +137,11 @@ class MethodChoice:
         )
         return None
 
-    def _unusable(self, transactions: JavaTransactions) -> str | None:
-        partitioner = self._access.partitioner
-        return None if partitioner is None else transactions.unusable(partitioner)
-
-    def _refuse_chosen(self) -> None:
+    def _refuse_partitioner(self, context: str, *, cause: str, instead: str | None = None) -> None:
         if self._access.partitioner is not None:
+            remove = "emove the option, and give the rows a column partition"
             raise SettingsError(
-                "kafka.partitioner.class cannot be used with transactions=False",
-                cause="a repeated batch keeps its order only if each row goes to the same "
-                "partition again",
-                fix="Remove the option, and give the rows a column partition",
-            )
-
-    def _refuse_partitioner(self, where: str, *, instead: str) -> None:
-        if self._access.partitioner is not None:
-            raise SettingsError(
-                f"kafka.partitioner.class cannot be used {where}",
-                cause="rows go through the driver, whose client cannot load Java classes",
-                fix=f"{instead}; or remove the option, and give the rows a column partition",
+                f"kafka.partitioner.class cannot be used {context}",
+                cause=cause,
+                fix=f"R{remove}" if instead is None else f"{instead}; or r{remove}",
             )

@@ -37,24 +37,24 @@ class RowIdentity(NamedTuple):
     values: str
 
     @classmethod
-    def of(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
+    def from_headers(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
         """Read it; None for a record that no sink of ours has written.
 
         Raises FormatError for one of a newer release: it may be a row of the batch in question.
         """
         # The last: rows that were read from such a topic may bring one along.
         text = next((value for name, value in reversed(headers) if name == HEADER), None)
-        given = None if text is None else _parsed(text)
-        if given is None:
+        document = None if text is None else _parsed(text)
+        if document is None:
             return None
-        if given["v"] != FORMAT:
+        if document["v"] != FORMAT:
             raise FormatError(
-                f"a record's header {HEADER} has format {given['v']!r}, not {FORMAT}",
+                f"a record's header {HEADER} has format {document['v']!r}, not {FORMAT}",
                 cause="a newer release of eo_listener writes to this topic",
                 fix="Use that release",
             )
         try:
-            return cls(str(given["w"]), int(given["n"]), _json(given["id"]))
+            return cls(str(document["w"]), int(document["n"]), _json(document["id"]))
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -76,10 +76,10 @@ class IdentityColumns:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: pa.Schema, names: Sequence[str] | None) -> IdentityColumns:
+    def from_schema(cls, schema: pa.Schema, names: Sequence[str] | None) -> IdentityColumns:
         """Find those of these names, or the source's own; raises SettingsError."""
-        wanted = tuple(ORIGIN if names is None else names)
-        missing = [name for name in wanted if schema.names.count(name) != 1]
+        id_columns = tuple(ORIGIN if names is None else names)
+        missing = [name for name in id_columns if schema.names.count(name) != 1]
         if missing:
             raise SettingsError(
                 f"the rows have no column {missing[0]!r}, only {', '.join(schema.names)}",
@@ -87,12 +87,12 @@ class IdentityColumns:
                 + (
                     "the source's topic, partition and offset unless id= names other columns"
                     if names is None
-                    else f"id={wanted!r}"
+                    else f"id={id_columns!r}"
                 ),
                 fix="Keep these columns in the transform, or name other columns that are "
                 'unique together, id=("column", ...)',
             )
-        for name in wanted:
+        for name in id_columns:
             kind = schema.field(name).type
             if not _is_exact(kind):
                 raise SettingsError(
@@ -100,7 +100,7 @@ class IdentityColumns:
                     cause="its values have no canonical form",
                     fix="Cast it to a string or an integer in the transform",
                 )
-        return cls(wanted)
+        return cls(id_columns)
 
     def values(self, rows: pa.RecordBatch) -> Iterator[str]:
         """The identity of each row, as JSON."""
@@ -109,18 +109,10 @@ class IdentityColumns:
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    kinds = pa.types
-    exact = (
-        kinds.is_string,
-        kinds.is_large_string,
-        kinds.is_binary,
-        kinds.is_large_binary,
-        kinds.is_integer,
-        kinds.is_boolean,
-        kinds.is_decimal,
-        kinds.is_date,
-    )
-    return any(is_kind(kind) for is_kind in exact)
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    numbers = (types.is_integer, types.is_boolean, types.is_decimal, types.is_date)
+    return any(is_kind(kind) for is_kind in (*texts, *numbers))
 
 
 def _json(value: object) -> str:
@@ -134,7 +126,7 @@ def _text(value: Any) -> str:
 
 def _parsed(text: str | bytes) -> dict[str, Any] | None:
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return given if isinstance(given, dict) and "v" in given else None
+    return document if isinstance(document, dict) and "v" in document else None

@@ -31,7 +31,7 @@ from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.kafka.method_choice import MethodChoice
 from eo_listener.sinks.kafka.transaction import BatchTarget, BatchTransaction, DeadLetters
-from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
+from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 
 
 class _Connections(NamedTuple):
@@ -66,7 +66,7 @@ class KafkaSink:
     by reading the target back from its end at the beginning of the batch: `id` names the columns
     that identify rows, by default the source's topic, partition and offset. No two rows of a batch
     may share them; each record carries them in the header `eo-identity`, and rows are written in
-    their order. If named so, the columns topic and partition do not say where a row goes. The
+    their order. If named so, the columns topic and partition do not choose a row's target. The
     identity of a row without a key chooses its partition.
 
     Limitation: without transactions Kafka cannot fence a second writer. Readers see rows before the
@@ -100,10 +100,10 @@ class KafkaSink:
         self._topics = topics_of(topic, dead_letters, ledger_topic)
         require_options(options, self._topics)
         require_names(name=name, group=group)
-        self._access = ConnectionSettings.of(
+        self._access = ConnectionSettings.from_options(
             options, timeout=timeout, transaction_timeout=transaction_timeout
         )
-        self._unfenced = UnfencedSettings.of(
+        self._unfenced = UnfencedSettings.from_arguments(
             transactions=transactions,
             identity=id,
             on_repeated=on_repeated,
@@ -175,13 +175,36 @@ class KafkaSink:
                 cause="a group holds Kafka offsets, but the query does not read from Kafka",
                 fix="Remove group=",
             )
+        target = BatchTarget(
+            sink=self.key,
+            topics=self._topics,
+            access=self._access,
+            explain=explain,
+            group=self._group,
+        )
         try:
             opened = self._connected()
             batch: BatchTransaction | UnfencedBatch
             if self._unfenced is not None:
-                batch = self._unfenced_batch(self._unfenced, opened, explain, frame, entry, plan)
+                batch = UnfencedBatch(
+                    target=target,
+                    heads=opened.heads,
+                    logs=opened.targets,
+                    rows=self._choice.task_rows(frame, plan, self._unfenced.identity),
+                    entry=entry,
+                    reads=plan.partitions,
+                    accept=self._unfenced.accept,
+                )
             else:
-                batch = self._transaction(opened, explain, frame, entry, plan)
+                refusals = Refusals(label=self.label, limit=self._limit)
+                batch = BatchTransaction(
+                    target=target,
+                    heads=opened.heads,
+                    logs=opened.logs,
+                    writer=self._choice.writer(frame, plan),
+                    dead_letters=DeadLetters(self.label, self._dead_letters, entry, refusals),
+                    entry=entry,
+                )
         except KafkaError as error:
             raise explain.translated(error) from error
         return batch.write()
@@ -197,58 +220,6 @@ class KafkaSink:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
-
-    def _transaction(
-        self,
-        opened: _Connections,
-        explain: Explanation,
-        frame: Any,
-        entry: Entry,
-        plan: PlannedBatch,
-    ) -> BatchTransaction:
-        return BatchTransaction(
-            target=BatchTarget(
-                sink=self.key,
-                topics=self._topics,
-                group=self._group,
-                access=self._access,
-                explain=explain,
-            ),
-            heads=opened.heads,
-            logs=opened.logs,
-            writer=self._choice.writer(frame, plan),
-            dead_letters=DeadLetters(
-                label=self.label,
-                topic=self._dead_letters,
-                entry=entry,
-                refusals=Refusals(label=self.label, limit=self._limit),
-            ),
-            entry=entry,
-        )
-
-    def _unfenced_batch(
-        self,
-        settings: UnfencedSettings,
-        opened: _Connections,
-        explain: Explanation,
-        frame: Any,
-        entry: Entry,
-        plan: PlannedBatch,
-    ) -> UnfencedBatch:
-        return UnfencedBatch(
-            target=UnfencedTarget(
-                sink=self.key,
-                topics=self._topics,
-                access=self._access,
-                explain=explain,
-                accept=settings.accept,
-            ),
-            heads=opened.heads,
-            logs=opened.targets,
-            rows=self._choice.task_rows(frame, plan, settings.identity),
-            entry=entry,
-            reads=plan.partitions,
-        )
 
     def _connected(self) -> _Connections:
         if self._opened is None or self._opened.process != os.getpid():

@@ -36,16 +36,18 @@ class Findings:
     _counts: Counter[Unexpected] = field(default_factory=Counter)
     _ranges: dict[Unexpected, dict[TopicPartition, OffsetRange]] = field(default_factory=dict)
 
-    def add(self, kind: Unexpected, tp: TopicPartition, where: OffsetRange, count: int = 1) -> None:
-        """Take up `count` records within `where`."""
+    def add(
+        self, kind: Unexpected, tp: TopicPartition, offsets: OffsetRange, count: int = 1
+    ) -> None:
+        """Take up `count` records within `offsets`."""
         self._counts[kind] += count
         ranges = self._ranges.setdefault(kind, {})
-        before = ranges.get(tp, where)
-        ranges[tp] = OffsetRange(min(before.start, where.start), max(before.until, where.until))
+        before = ranges.get(tp, offsets)
+        ranges[tp] = OffsetRange(min(before.start, offsets.start), max(before.until, offsets.until))
 
-    def with_those_of(self, other: Findings) -> Findings:
+    def merged_with(self, later: Findings) -> Findings:
         """Both together, of different kinds."""
-        return Findings(self._counts + other._counts, {**self._ranges, **other._ranges})
+        return Findings(self._counts + later._counts, {**self._ranges, **later._ranges})
 
     def records(self) -> tuple[UnexpectedRecords, ...]:
         """All of it."""
@@ -71,7 +73,7 @@ def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tai
     rows: dict[str, tuple[TopicPartition, int]] = {}
     findings = Findings()
     for tp, offset, identity in records:
-        here = OffsetRange(offset, offset + 1)  # the only place where one is added to an offset
+        here = OffsetRange(offset, offset + 1)  # no other line adds one to an offset
         if identity is None or identity.writer != writer:
             findings.add(Unexpected.FOREIGN, tp, here)
         elif identity.batch != batch:
@@ -100,41 +102,39 @@ def _too_many() -> SettingsError:
 
 def size_of(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
     """How many offsets these are."""
-    return sum(one.until - one.start for one in ranges.values())
+    return sum(offsets.until - offsets.start for offsets in ranges.values())
 
 
 def records_error(
     wrong: Sequence[UnexpectedRecords], entry: Entry, *, label: str, where: str
 ) -> TargetRecordsError:
     """Return the error for records that should not be there, or are missing; `where` that is."""
-    cause, fix = _reason({one.kind for one in wrong})
+    cause, fix = _reason({records.kind for records in wrong})
     return TargetRecordsError(
-        (
-            f"{label}: batch {entry.batch_id} is not written, since {where} the target has "
-            f"{'; '.join((describe(one) for one in wrong))}"
-        ),
-        ranges=around(one.ranges for one in wrong),
+        f"{label}: batch {entry.batch_id} is not written, since {where} the target has "
+        f"{'; '.join(map(describe, wrong))}",
+        ranges=around(records.ranges for records in wrong),
         cause=cause,
         fix=fix,
     )
 
 
-def describe(found: UnexpectedRecords) -> str:
+def describe(records: UnexpectedRecords) -> str:
     """Say what it is, and where."""
-    where = few(f"{tp} {one}" for tp, one in sorted(found.ranges.items()))
-    return f"{found.count} {found.kind.value} (within {where})"
+    places = few(f"{tp} {offsets}" for tp, offsets in sorted(records.ranges.items()))
+    return f"{records.count} {records.kind.value} (within {places})"
 
 
 def around(
-    many: Iterable[Mapping[TopicPartition, OffsetRange]],
+    mappings: Iterable[Mapping[TopicPartition, OffsetRange]],
 ) -> dict[TopicPartition, OffsetRange]:
     """One range for each partition, around all of its ranges."""
-    found: dict[TopicPartition, OffsetRange] = {}
-    for ranges in many:
-        for tp, one in ranges.items():
-            before = found.get(tp, one)
-            found[tp] = OffsetRange(min(before.start, one.start), max(before.until, one.until))
-    return found
+    hulls: dict[TopicPartition, OffsetRange] = {}
+    for ranges in mappings:
+        for tp, offsets in ranges.items():
+            hull = hulls.get(tp, offsets)
+            hulls[tp] = OffsetRange(min(hull.start, offsets.start), max(hull.until, offsets.until))
+    return hulls
 
 
 def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:

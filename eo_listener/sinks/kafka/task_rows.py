@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from eo_listener.errors import KafkaError, PoisonRowError, SettingsError, SinkError
-from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
+from eo_listener.kafka.java_transactions import JavaTransactions, TaskReport
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
@@ -72,23 +72,23 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
     not even where the broker does not know the producer yet. So requests are larger. And brokers
     are waited for no longer before the first record than for a record.
     """
-    given = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
-    longest = given.get(_DELIVERY, _DELIVERY_MS).strip()
-    block = given.get(_BLOCK, "").strip()
+    properties = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
+    longest = properties.get(_DELIVERY, _DELIVERY_MS).strip()
+    block = properties.get(_BLOCK, "").strip()
     if block.isdigit() and longest.isdigit() and int(block) > int(longest):
-        given[_BLOCK] = longest
-    return {"batch.size": "262144", **given, "max.in.flight.requests.per.connection": "1"}
+        properties[_BLOCK] = longest
+    return {"batch.size": "262144", **properties, "max.in.flight.requests.per.connection": "1"}
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """For how many seconds a task that is not to send any more may still send.
+    """For how many seconds a task that must no longer send may still do so.
 
     At least `timeout`, at most an hour. It may wait for room for a record, and then for the answer
     to what it has sent.
     """
-    given = unfenced_properties(java)
-    parts = given.get(_BLOCK, _BLOCK_MS).strip(), given.get(_DELIVERY, _DELIVERY_MS).strip()
-    longest = sum(int(one) for one in parts if one.isdigit()) / 1000
+    properties = unfenced_properties(java)
+    times = properties.get(_BLOCK, _BLOCK_MS), properties.get(_DELIVERY, _DELIVERY_MS)
+    longest = sum(int(text) for text in times if text.strip().isdigit()) / 1000
     return max(timeout, min(longest, _LONGEST))
 
 
@@ -121,9 +121,9 @@ class TaskRows:
     ) -> None:
         schema = schema_of(frame)
         self._frame, self._plan, self._label = frame, plan, label
-        self._identity = IdentityColumns.of(schema, identity)
-        others = _without_origin(schema, self.identity, one_topic=one_topic)
-        self._columns = RecordColumns.of(others, one_topic=one_topic)
+        self._identity = IdentityColumns.from_schema(schema, identity)
+        record_schema = _without_origin(schema, self.identity, one_topic=one_topic)
+        self._columns = RecordColumns.from_schema(record_schema, one_topic=one_topic)
         self._mark = REASON if REASON in schema.names else None
         self._transactions = transactions
         self._timeout = timeout
@@ -134,45 +134,46 @@ class TaskRows:
         """The columns by which rows are known."""
         return self._identity.names
 
-    def absent(self, there: Places) -> Places:
-        """Return those of `there` that no row has; Spark computes the rows once for it."""
-        left = dict(there)
-        only = identities(self._frame, self.identity)
-        with closing(explained(stream(only, self._plan, task_rows=sys.maxsize))) as batches:
+    def absent(self, existing: Places) -> Places:
+        """Return those of `existing` that no row has; Spark computes the rows once for it."""
+        remaining = dict(existing)
+        id_frame = identities(self._frame, self.identity)
+        with closing(explained(stream(id_frame, self._plan, task_rows=sys.maxsize))) as batches:
             for batch in batches:
                 for values in self._identity.values(batch):
-                    left.pop(values, None)
-                if not left:
+                    remaining.pop(values, None)
+                if not remaining:
                     break
-        return left
+        return remaining
 
-    def write(self, target: RowsTarget, there: Places) -> int:
-        """Send each row that is not in `there`; return their number. Rows that it meets are removed
-        from `there`.
+    def write(self, target: RowsTarget, existing: Places) -> int:
+        """Send each row that is not in `existing`; return their number.
+
+        Rows that it meets are removed from `existing`.
 
         On return each row is acknowledged. Raises RetriableSinkError unless all tasks of Spark
         ended at their first attempt.
         """
-        reports = self._written(target, there)
-        met = refused_rows(reports)[PRESENT]
-        left = {} if met == len(there) else self.absent(there)
-        if met + len(left) != len(there):
+        reports = self._written(target, existing)
+        skipped = refused_rows(reports)[PRESENT]
+        remaining = {} if skipped == len(existing) else self.absent(existing)
+        if skipped + len(remaining) != len(existing):
             raise SinkError(
-                f"{self._label}: of {len(there):,} existing rows of this batch {met:,} were "
-                f"skipped, but {len(left):,} do not belong to it",
+                f"{self._label}: of {len(existing):,} existing rows of this batch {skipped:,} were "
+                f"skipped, but {len(remaining):,} do not belong to it",
                 cause="the transform gives different rows each time",
                 fix="Let it give each row the same values in the columns of id= each time",
             )
-        for values in there.keys() - left.keys():
-            del there[values]
-        return sum(sum(one.records.values()) for one in reports)
+        for values in existing.keys() - remaining.keys():
+            del existing[values]
+        return sum(sum(report.records.values()) for report in reports)
 
-    def _written(self, target: RowsTarget, there: Places) -> Sequence[WrittenRows]:
+    def _written(self, target: RowsTarget, existing: Places) -> Sequence[TaskReport]:
         batch = uuid.uuid4().hex
-        topics = [(name, one.partitions) for name, one in target.targets.topics.items()]
+        topics = [(name, topic.partitions) for name, topic in target.targets.topics.items()]
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks)
         try:
-            self._transactions.leave_out(batch, there)
+            self._transactions.leave_out(batch, existing)
             fault_point("sink.copying")
             self._run(batch, topics, target)
             planned, reports = self._transactions.reports(batch)
@@ -202,10 +203,10 @@ class TaskRows:
             header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
         )
 
-    def _refuse_rows(self, reports: Sequence[WrittenRows]) -> None:
-        found = refused_rows(reports)
-        found.pop(PRESENT, None)
-        for reason, count in sorted(found.items(), reverse=True):
+    def _refuse_rows(self, reports: Sequence[TaskReport]) -> None:
+        counts = refused_rows(reports)
+        counts.pop(PRESENT, None)
+        for reason, count in sorted(counts.items(), reverse=True):
             if reason == TWICE:
                 raise _twice(self._label, self.identity, count)
             raise PoisonRowError(
@@ -216,7 +217,7 @@ class TaskRows:
             )
 
     def _await_end(self, batch: str) -> None:
-        """Wait until no task of the attempt can send any more; report it if that takes too long."""
+        """Wait until no task of the attempt can still send; report it if that takes too long."""
         deadline = time.monotonic() + self._timeout
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:
@@ -248,8 +249,8 @@ def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
 
 def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: bool) -> pa.Schema:
     """Return the columns that determine a record and its target."""
-    taken = {TOPIC, PARTITION} & set(identity)
-    if TOPIC in taken and not one_topic:
+    in_identity = {TOPIC, PARTITION} & set(identity)
+    if TOPIC in in_identity and not one_topic:
         raise SettingsError(
             "the sink has several topics, and the column 'topic' is part of the rows' identity",
             cause="it would have to be both the topic that a row comes from and the topic it "
@@ -257,4 +258,4 @@ def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: 
             fix="Rename the source's columns in the transform, and name them: "
             'id=("source_topic", "source_partition", "source_offset")',
         )
-    return pa.schema([field for field in schema if field.name not in taken])
+    return pa.schema([field for field in schema if field.name not in in_identity])

@@ -22,6 +22,7 @@ from eo_listener.errors import (
     UnfinishedBatchError,
     few,
 )
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.producers import BatchProducer, Stage, TooLargeError
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -57,20 +58,6 @@ class OpenTransaction:
     state: str
     producer: ProducerEpoch
     partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskReport:
-    """A task's report once all of its records are acknowledged.
-
-    `attempt` is Spark's attempt number of the task, `stage_attempt` that of its stage, both from 0.
-    `records` counts the records by partition.
-    """
-
-    partition_id: int
-    attempt: int
-    stage_attempt: int
-    records: Mapping[TopicPartition, int]
 
 
 class TransactionClient(Protocol):
@@ -153,49 +140,49 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     partition in the same epoch are acknowledged as duplicates, and not written. Without a
     transaction they would be written twice. So a later attempt sends nothing.
     """
-    repeated = [one for one in reports if one.attempt or one.stage_attempt]
-    ids = sorted(one.partition_id for one in reports)
-    written = [tp for one in reports for tp, count in one.records.items() if count]
+    repeated = [report for report in reports if report.attempt or report.stage_attempt]
+    ids = sorted(report.partition_id for report in reports)
+    written = [tp for report in reports for tp, count in report.records.items() if count]
     shared = sorted({tp for tp in written if written.count(tp) > 1})
     if repeated:
-        one = repeated[0]
-        what = (
-            f"task {one.partition_id} ended at attempt {one.attempt} of stage attempt "
-            f"{one.stage_attempt}"
+        report = repeated[0]
+        fault = (
+            f"task {report.partition_id} ended at attempt {report.attempt} of stage attempt "
+            f"{report.stage_attempt}"
         )
     elif ids != list(range(tasks)):
-        what = f"{len(ids)} of {tasks} tasks have reported"
+        fault = f"{len(ids)} of {tasks} tasks have reported"
     elif shared:
-        what = f"two tasks wrote to {few(shared)}"
+        fault = f"two tasks wrote to {few(shared)}"
     else:
         return
     raise RetriableSinkError(
-        f"the batch is written again by new producers: {what}",
+        f"the batch is written again by new producers: {fault}",
         cause="an executor was lost, or speculation started a second copy of a task",
     )
 
 
 def refuse_changed(
-    found: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
+    described: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
 ) -> None:
     """Raise RetriableSinkError unless the transaction still has all partitions `written` to.
 
     Any producer that has joined can abort it, and the next request of another producer then begins
     a new transaction in the same epoch. Committing that one would lose what was aborted.
     """
-    if found is None:
+    if described is None:
         return
-    missing = sorted(set(written) - found.partitions)
-    if found.producer == producer and found.state == ONGOING and not missing:
+    missing = sorted(set(written) - described.partitions)
+    if described.producer == producer and described.state == ONGOING and not missing:
         return
     raise RetriableSinkError(
-        f"the transaction of {producer} is {found.state} of {found.producer}, and lacks "
+        f"the transaction of {producer} is {described.state} of {described.producer}, and lacks "
         f"{few(missing) or 'no partition'}",
         cause="another driver took over, the transaction timed out, or a task aborted it",
     )
 
 
-@dataclass(kw_only=True)
+@dataclass
 class DeadLetters:
     """Sends the dead letters of one batch, and counts them; `topic` None: there is no such topic.
 
@@ -215,25 +202,25 @@ class DeadLetters:
         """
         # A letter's origin is taken from columns named topic and partition. In this sink these say
         # where the row was to go.
-        plain = [replace(one, topic=None, partition=None, offset=None) for one in letters]
+        plain = [replace(letter, topic=None, partition=None, offset=None) for letter in letters]
         if plain and self.topic is None:
             raise plain[0].error(self.label)
         self.refusals.add(plain)
         put_at = now_text(datetime.now(timezone.utc))
-        for one in plain:
-            letter = {
+        for letter in plain:
+            payload = {
                 "query": self.entry.query,
                 "query_id": self.entry.query_id,
                 "run_id": self.entry.run_id,
                 "batch_id": self.entry.batch_id,
-                "reason": one.reason,
-                "row": one.row,
+                "reason": letter.reason,
+                "row": letter.row,
                 "put_at": put_at,
             }
             try:
-                producer.send(self.topic or "", _text(letter))
+                producer.send(self.topic or "", _text(payload))
             except TooLargeError:
-                producer.send(self.topic or "", _text({**letter, "row": None}))
+                producer.send(self.topic or "", _text({**payload, "row": None}))
 
 
 def _text(letter: dict[str, object]) -> bytes:
@@ -284,7 +271,7 @@ class RowWriter(Protocol):
         ...
 
 
-_NOT_ASKED: Final = ProducerEpoch(-1, -1)
+_NO_EPOCH: Final = ProducerEpoch(-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,9 +280,9 @@ class BatchTarget:
 
     sink: str
     topics: tuple[str, ...]
-    group: str | None
     access: ConnectionSettings
     explain: Explanation
+    group: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -310,7 +297,7 @@ class BatchTransaction:
     entry: Entry
     _producer: BatchProducer | None = None
     _begun: BegunTransaction | None = None
-    _found: Targets = field(default_factory=lambda: Targets(topics={}))
+    _targets: Targets = field(default_factory=lambda: Targets(topics={}))
     _before: Mapping[TopicPartition, Head] = field(default_factory=dict)
     _records: Sequence[TaskReport] = ()
     _committing: bool = False
@@ -346,7 +333,7 @@ class BatchTransaction:
         producer.take_over(access.timeout, topic=self.heads.name)
         fault_point("sink.fenced")
         if not self.writer.joined:
-            return _NOT_ASKED
+            return _NO_EPOCH
         return ProducerEpoch(*producer.identity(access.timeout))
 
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
@@ -358,18 +345,18 @@ class BatchTransaction:
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
         """Begin, and have the rows sent."""
-        self._found = self._topics()
-        targets = self._found.of_rows(self.target.topics)
-        known = self.heads.records.targets(self.target.sink, self.entry.query)
-        targets.refuse_recreated(known, self.entry, label=self.target.explain.label)
+        self._targets = self._describe_topics()
+        targets = self._targets.of_rows(self.target.topics)
+        written_to = self.heads.records.targets(self.target.sink, self.entry.query)
+        targets.refuse_recreated(written_to, self.entry, label=self.target.explain.label)
         self._refuse_other_cluster()
-        own = self._own()
-        own.begin()
+        begun_by = self._open_producer()
+        begun_by.begin()
         fault_point("sink.begun")
         self._begun = BegunTransaction(
             transactional_id=self.target.explain.transactional_id,
             epoch=producer,
-            producer=own,
+            producer=begun_by,
             targets=targets,
             dead_letters=self.dead_letters,
         )
@@ -379,7 +366,7 @@ class BatchTransaction:
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
         """Send the heads, and the offsets of the group."""
-        own, sink = self._own(), self.target.sink
+        producer, sink = self._open_producer(), self.target.sink
         ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
         # Records that the sink left there while it had no transactions would hide the new heads;
@@ -388,16 +375,16 @@ class BatchTransaction:
         records = list(ledger.records_of(sink, entry, self._before, ids, complete=bool(unfenced)))
         for record in records:
             try:
-                own.send(self.heads.name, record.value, key=record.key, partition=partition)
+                producer.send(self.heads.name, record.value, key=record.key, partition=partition)
             except TooLargeError as error:
                 raise self.target.explain.too_large(len(record.value), error) from error
         for key in unfenced:
-            own.send(self.heads.name, None, key=key.encode(), partition=partition)
-        own.flush(self.target.access.timeout)
+            producer.send(self.heads.name, None, key=key.encode(), partition=partition)
+        producer.flush(self.target.access.timeout)
         self.heads.check_written(entry.query, partition, len(records) + len(unfenced))
         positions = _positions(entry)
         if self.target.group is not None and positions:
-            own.send_offsets(self.target.group, positions, self.target.access.timeout)
+            producer.send_offsets(self.target.group, positions, self.target.access.timeout)
         fault_point("sink.ledger-moved")
         return {TopicPartition(self.heads.name, partition)}
 
@@ -406,16 +393,16 @@ class BatchTransaction:
         begun = self._begun
         if begun is None:
             return None
-        self._found.refuse_changed(self._topics(), label=self.target.explain.label)
-        found = self.writer.describe(begun)
-        if found is not None and found.state != ONGOING and self._own().outlived:
+        self._targets.refuse_changed(self._describe_topics(), label=self.target.explain.label)
+        described = self.writer.describe(begun)
+        if described is not None and described.state != ONGOING and self._open_producer().outlived:
             raise self.target.explain.outlived()
-        return found
+        return described
 
     def commit(self) -> None:
         """Commit."""
         self._committing = True
-        self._own().commit(self.target.access.timeout)
+        self._open_producer().commit(self.target.access.timeout)
 
     def close(self, failed: BaseException | None) -> None:
         """Release the producer, and have another one end what it has open."""
@@ -424,7 +411,7 @@ class BatchTransaction:
             return
         given_up = producer.stage is Stage.OPEN
         producer.leave()
-        if given_up and not (isinstance(failed, KafkaError) and is_fenced(failed)):
+        if given_up and not is_fenced(failed):
             self._end()
 
     def _end(self) -> None:
@@ -452,7 +439,7 @@ class BatchTransaction:
             joined=joined,
         )
 
-    def _own(self) -> BatchProducer:
+    def _open_producer(self) -> BatchProducer:
         if self._producer is None:
             raise RuntimeError("no producer before init")
         return self._producer
@@ -472,27 +459,29 @@ class BatchTransaction:
             raise explain.unknown(error) from unread
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
-    def _topics(self) -> Targets:
+    def _describe_topics(self) -> Targets:
         """All topics that records of a batch go to, as they are now."""
-        wanted = [*self.target.topics]
+        names = [*self.target.topics]
         if self.dead_letters.topic is not None:
-            wanted.append(self.dead_letters.topic)
-        found = self.logs.topics([*wanted, self.heads.name], self._deadline())
+            names.append(self.dead_letters.topic)
+        described = self.logs.topics([*names, self.heads.name], self._deadline())
         topics = {
-            name: Target(id=one.id, partitions=len(one.partitions)) for name, one in found.items()
+            name: Target(id=topic.id, partitions=len(topic.partitions))
+            for name, topic in described.items()
         }
-        label, servers = self.target.explain.label, self.target.explain.servers
-        return Targets.of(topics, wanted, label=label, servers=servers)
+        return Targets.require(topics, names, self.target.explain)
 
     def _refuse_other_cluster(self) -> None:
         """Offsets of another cluster's topics mean nothing in a group of this one."""
         if self.target.group is None:
             return
-        wanted = {tp.topic: move.topic_id for tp, move in self.entry.kafka_moves.items()}
-        found = self.logs.topics(wanted, self._deadline())
-        for topic, known in wanted.items():
-            here = found.get(topic)
-            if here is None or (known is not None and here.id not in (None, known)):
+        topic_ids = {tp.topic: move.topic_id for tp, move in self.entry.kafka_moves.items()}
+        described = self.logs.topics(topic_ids, self._deadline())
+        for topic, topic_id in topic_ids.items():
+            in_cluster = described.get(topic)
+            if in_cluster is None or (
+                topic_id is not None and in_cluster.id not in (None, topic_id)
+            ):
                 raise SettingsError(
                     f"{self.target.explain.label}: cannot commit to group={self.target.group!r} "
                     f"with the batch: topic {topic} of its source is on another cluster",
@@ -508,7 +497,7 @@ class BatchTransaction:
             raise UnfinishedBatchError(
                 f"{self.target.explain.label}: batch {batch.batch_id} of query id "
                 f"{batch.query_id} was begun with transactions=False and is not finished",
-                ranges=batch.left,
+                ranges=batch.remaining,
                 cause="its driver died while writing it; some of its rows may exist",
                 fix="Start the query with transactions=False again, until that batch is applied",
             )

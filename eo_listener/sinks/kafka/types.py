@@ -33,7 +33,7 @@ class RecordColumns:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: pa.Schema, *, one_topic: bool) -> RecordColumns:
+    def from_schema(cls, schema: pa.Schema, *, one_topic: bool) -> RecordColumns:
         """Choose the columns by name; all others are ignored.
 
         `one_topic`: all rows go to the sink's only topic, so a column `topic` is ignored too.
@@ -96,7 +96,7 @@ def _record(
         return "its topic is not one of the sink's topics"
     if partition is not None and not 0 <= partition < target.partitions:
         return f"its partition is {partition}, but topic {topic} has {target.partitions} partitions"
-    pairs = None if headers is None else [_header(one) for one in headers]
+    pairs = None if headers is None else [_header(header) for header in headers]
     if pairs is not None and None in pairs:
         return "one of its headers is null or has no key"
     return Record(topic, value, key, pairs, -1 if partition is None else partition)  # type: ignore[arg-type]  # no None among the pairs
@@ -119,19 +119,19 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _is_headers(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         return False
-    one = kind.value_type
-    if not pa.types.is_struct(one) or one.num_fields != 2:  # key and value
+    element = kind.value_type
+    if not pa.types.is_struct(element) or element.num_fields != 2:  # key and value
         return False
-    parts = {field.name: field.type for field in (one.field(0), one.field(1))}
+    parts = {field.name: field.type for field in (element.field(0), element.field(1))}
     return parts.keys() == {"key", "value"} and _is_text(parts["key"]) and _is_bytes(parts["value"])
 
 
 def _refuse_ambiguous(schema: pa.Schema) -> None:
     for name in (*_KINDS, REASON):
-        twice = [one for one in schema.names if one.casefold() == name]
-        if twice and twice != [name]:
+        spellings = [column for column in schema.names if column.casefold() == name]
+        if spellings and spellings != [name]:
             raise SettingsError(
-                f"the rows have the columns {', '.join(map(repr, twice))}, of which only "
+                f"the rows have the columns {', '.join(map(repr, spellings))}, of which only "
                 f"{name!r} could be used",
                 cause="names are case-sensitive",
                 fix=f"Keep one of them, as {name!r}",

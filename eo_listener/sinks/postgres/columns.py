@@ -79,7 +79,7 @@ class ColumnLayout:
         """
         kinds = {one["name"]: one["type"] for one in schema["fields"]}
         names = [str(one["name"]) for one in schema["fields"]]
-        row_filter = RowFilter.of(names, existing, target.version_column)
+        row_filter = RowFilter.for_target(names, existing, target.version_column)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
         if taken:

@@ -12,7 +12,7 @@ from psycopg.waiting import Ready, Wait
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.model.fault_points import fault_point
-from eo_listener.sinks.dead_letters import DeadLetter, Why
+from eo_listener.sinks.dead_letters import DeadLetter, RefusalReason
 from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.postgres.errors import REFUSED, left_out, reason
 
@@ -236,7 +236,7 @@ class Copier:
         self._is_saved = save
         send(self.link, statement, (lines.text() for lines in chunk.parts))
 
-    def _reason_refused(self, sent: Chunk) -> Why | None:
+    def _reason_refused(self, sent: Chunk) -> RefusalReason | None:
         """Say why what was sent was refused; None: it is there, whole."""
         try:
             copied = answer(self.link)

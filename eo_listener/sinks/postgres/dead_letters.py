@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, Why
+from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, RefusalReason
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres.catalog import making, oid, qualified_name, run, run_many
 from eo_listener.sinks.postgres.errors import reason
@@ -43,10 +43,10 @@ class DeadLetters:
         """How many there are."""
         return self.refusals.count
 
-    def why(self, error: psycopg.Error) -> Why:
+    def why(self, error: psycopg.Error) -> RefusalReason:
         """Return why a row was refused: with its values for the table, without for an error."""
         redacted = reason(error, values=False)
-        return Why(redacted if self.table is None else reason(error), redacted)
+        return RefusalReason(redacted if self.table is None else reason(error), redacted)
 
     def put(self, letters: list[DeadLetter]) -> None:
         """Write them.

@@ -14,11 +14,10 @@ from eo_listener.sinks.ledger_sql import (
     HEADS,
     HISTORY,
     LedgerSql,
-    all_rows,
     read_applied_batch,
-    stored,
+    stored_ledgers,
 )
-from eo_listener.sinks.origin_columns import require_origin_columns
+from eo_listener.sinks.newest_row import require_origin_columns
 from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.connection import connect, usable
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
@@ -103,7 +102,7 @@ class PostgresLedgerReader:
         """Read all heads."""
         try:
             link = self.connection()
-            return stored(all_rows(run(link, self._sql(link).all_heads()).fetchall()))
+            return stored_ledgers(run(link, self._sql(link).all_heads()).fetchall())
         except psycopg.Error as error:
             raise self._translated(error) from error
 

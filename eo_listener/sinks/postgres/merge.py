@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.sinks.dead_letters import DeadLetter, Why
+from eo_listener.sinks.dead_letters import DeadLetter, RefusalReason
 from eo_listener.sinks.ledger_sql import quoted
-from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, said, tie
+from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, tie, value_columns
 from eo_listener.sinks.postgres.columns import (
     ALIAS,
     NUMBER,
@@ -153,13 +153,13 @@ class Merge:
         each = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
         return f"{text}UPDATE SET {each} WHERE {self._two_rows(ALIAS, 'EXCLUDED').newer()}"
 
-    def _two_rows(self, there: str, given: str) -> TwoRows:
+    def _two_rows(self, table: str, batch: str) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,
             located=self.layout.located,
-            there=lambda name: f"{there}.{quoted(name)}",
-            given=lambda name: f"{given}.{quoted(name)}",
+            in_table=lambda name: f"{table}.{quoted(name)}",
+            in_batch=lambda name: f"{batch}.{quoted(name)}",
         )
 
     def _one_a_key(self) -> None:
@@ -180,14 +180,14 @@ class Merge:
             f"WHERE {self.staged}.ctid = r.eo_row AND r.eo_rank > 1"
         )
 
-    def _refuse_tie(self, tied: str, *, there: bool = False) -> None:
+    def _refuse_tie(self, tied: str, *, in_table: bool = False) -> None:
         """Raise SettingsError if this part of a query, from FROM on, returns a row."""
         traced = self.layout.traced
         asked = f"SELECT {_ORIGIN if traced else 'NULL'} FROM {tied} LIMIT 1"
         row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
         if row is not None:
             origin = row if traced else None
-            raise tie(self.target.keys, self.target.version_column, origin, there=there)
+            raise tie(self.target.keys, self.target.version_column, origin, in_table=in_table)
 
     def _key_without_null(self) -> str:
         return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
@@ -237,12 +237,12 @@ class Merge:
                 f"{join} WHERE {rows.same_version()} AND NOT {rows.unknown()} "
                 f"AND ({rows.same_partition()}) IS NOT TRUE "
                 f"AND {self._values('eo_there.')} <> {self._values(f'{ALIAS}.')}",
-                there=True,
+                in_table=True,
             )
         # True if the table has a row of the same key, with a version that is not older.
-        is_there = f"{rows.there(self.target.keys[0])} IS NOT NULL"
+        is_there = f"{rows.in_table(self.target.keys[0])} IS NOT NULL"
         if version is not None:
-            is_there = f"{rows.there(version)} >= {rows.given(version)}"
+            is_there = f"{rows.in_table(version)} >= {rows.in_batch(version)}"
         missing = f"SELECT count(*) FROM {join} WHERE ({is_there}) IS NOT TRUE"
         (lost,) = self.link.execute(missing).fetchone() or (0,)
         if lost:
@@ -253,10 +253,13 @@ class Merge:
 
         As a text, since not every type can be compared (json, xml, point).
         """
-        each = [row + quoted(one) for one in said(self.layout.written, traced=self.layout.traced)]
+        each = [
+            row + quoted(one)
+            for one in value_columns(self.layout.written, traced=self.layout.traced)
+        ]
         return f'(ROW({", ".join(each)})::text COLLATE "C")'
 
-    def _letter(self, number: int, why: Why) -> DeadLetter:
+    def _letter(self, number: int, why: RefusalReason) -> DeadLetter:
         before, origin = "", "NULL::text, NULL::int, NULL::bigint"
         if self.layout.traced:
             pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)

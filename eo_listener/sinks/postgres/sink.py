@@ -115,7 +115,7 @@ class PostgresSink:
         lock_timeout: float = 10,
         statement_timeout: float = 600,
     ) -> None:
-        self._target = Target.of(
+        self._target = Target.from_arguments(
             table=table,
             mode=mode,
             keys=keys,

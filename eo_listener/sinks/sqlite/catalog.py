@@ -45,29 +45,30 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
     Raises SettingsError where rows with this schema can never fit.
     """
     if target.apply is not None:
-        row_filter = RowFilter.of(schema.names, None)
+        row_filter = RowFilter.for_target(schema.names, None)
         connection.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
         connection.execute(f"CREATE TEMP TABLE {STAGED} ({_columns(schema, row_filter, ())})")
         return Table(
             row_filter=row_filter, insert=_insert(f"temp.{STAGED}", row_filter.columns), keys=()
         )
-    there = columns_of(connection, target.table)
-    row_filter = RowFilter.of(schema.names, there or None, target.version_column)
+    existing = columns_of(connection, target.table)
+    row_filter = RowFilter.for_target(schema.names, existing or None, target.version_column)
     _check_keys(target, row_filter)
-    _check_types(target, there, [schema.field(one) for one in row_filter.columns])
+    _check_types(target, existing, [schema.field(name) for name in row_filter.columns])
     name = in_file(target.table)
-    if not there:
+    if not existing:
         refuse_dotted("table", target.table, has_schemas=False)
+        statement = f"CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})"
         if not target.create:
             raise SettingsError(
                 f"table {target.table!r} does not exist, and create=False",
-                fix=f"Create it: CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})",
+                fix=f"Create it: {statement}",
             )
-        connection.execute(f"CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})")
+        connection.execute(statement)
     if target.mode is Mode.APPEND:
         return Table(row_filter=row_filter, insert=_insert(name, row_filter.columns), keys=())
     compared = collations(connection, SCHEMA, target.table, target.keys)
-    upsert = Upsert.of(target, name, schema, row_filter.columns, there, compared)
+    upsert = Upsert.into_table(target, name, schema, row_filter.columns, existing, compared)
     check_stage(connection, upsert)
     connection.execute(f"DROP TABLE IF EXISTS {STAGE}")
     connection.execute(
@@ -89,12 +90,12 @@ def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     unchanged, as a column without a type does in others; its declaration is empty here.
     """
     rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
-    found = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
-    if "ANY" in {kind.upper() for kind in found.values()}:
+    columns = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
+    if "ANY" in {kind.upper() for kind in columns.values()}:
         listed = connection.execute(f"PRAGMA {SCHEMA}.table_list({quoted(table)})").fetchall()
         if listed and listed[0][-1]:
-            return {name: "" if kind.upper() == "ANY" else kind for name, kind in found.items()}
-    return found
+            return {name: "" if kind.upper() == "ANY" else kind for name, kind in columns.items()}
+    return columns
 
 
 def _check_keys(target: Target, row_filter: RowFilter) -> None:
@@ -106,16 +107,16 @@ def _check_keys(target: Target, row_filter: RowFilter) -> None:
         )
 
 
-def _check_types(target: Target, there: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
+def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
     """Raise SettingsError where the table that exists would change values of a column."""
     for field in fields:
-        found = there.get(field.name)
-        if found is None or keeps(found, field.type):
+        kind = existing.get(field.name)
+        if kind is None or keeps(kind, field.type):
             continue
         raise SettingsError(
-            f"column {field.name!r} of table {target.table!r} is declared {found}, which would "
+            f"column {field.name!r} of table {target.table!r} is declared {kind}, which would "
             f"change values of type {field.type}",
-            cause=f"SQLite converts values in such a column to {affinity(found)} if it can: "
+            cause=f"SQLite converts values in such a column to {affinity(kind)} if it can: "
             "'00123' becomes 123, a decimal or a large integer a float with 15 digits",
             fix=f"Declare it {declared(field.type)}, or cast the column in the transform",
         )

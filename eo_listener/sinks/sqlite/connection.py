@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
@@ -20,7 +21,7 @@ from weakref import WeakSet
 import psutil
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.sqlite.errors import explained
+from eo_listener.sinks.sqlite.errors import explain, translated
 
 _LOG_KEPT: Final = 64 << 20
 """To how many bytes the log is cut back when it is written from its beginning again."""
@@ -31,27 +32,30 @@ _REMOTE: Final = re.compile(
 
 
 class Connection(sqlite3.Connection):
-    """One that can be put back: a cursor left open holds a lock, a factory changes all answers."""
+    """A connection that can be put back.
 
-    def __init__(self, *args: Any, **given: Any) -> None:
+    An open cursor would hold a lock, and a factory would change all answers.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
-        super().__init__(*args, **given)
+        super().__init__(*args, **options)
 
-    def cursor(self, *args: Any, **given: Any) -> Any:
+    def cursor(self, *args: Any, **options: Any) -> Any:
         """Make a cursor, and remember it."""
-        made = super().cursor(*args, **given)
-        self._cursors.add(made)
-        return made
+        cursor = super().cursor(*args, **options)
+        self._cursors.add(cursor)
+        return cursor
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
         """Run a statement on a cursor of its own, which sqlite3 would make past `cursor`."""
-        answer: sqlite3.Cursor = self.cursor().execute(*args)
-        return answer
+        cursor: sqlite3.Cursor = self.cursor().execute(*args)
+        return cursor
 
     def executemany(self, *args: Any) -> sqlite3.Cursor:
         """Run a statement for each row of parameters, on a cursor of its own."""
-        answer: sqlite3.Cursor = self.cursor().executemany(*args)
-        return answer
+        cursor: sqlite3.Cursor = self.cursor().executemany(*args)
+        return cursor
 
     def put_back(self) -> None:
         """Close all cursors, and let rows and texts be what they are at first."""
@@ -102,6 +106,10 @@ class DatabaseFile:
             self._pid = os.getpid()
         return self._connection
 
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise SinkError for an error of SQLite, after which nothing was written."""
+        return translated(self.path, waited=self.busy_timeout)
+
     def close(self) -> None:
         """Close the connection; what is not committed is rolled back."""
         connection, self._connection = self._connection, None
@@ -109,7 +117,7 @@ class DatabaseFile:
             connection.close()
 
     def _open(self) -> Connection:
-        is_new = self._checked()
+        is_new = self._check_path()
         mode = "rwc" if self._create else "rw"
         connection = None
         try:
@@ -128,10 +136,10 @@ class DatabaseFile:
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
-            raise explained(error, self.path, waited=self.busy_timeout) from error
+            raise explain(error, self.path, waited=self.busy_timeout) from error
         return connection
 
-    def _checked(self) -> bool:
+    def _check_path(self) -> bool:
         """Return True if the file does not exist yet. Raises SettingsError if it cannot be made."""
         if self.path.is_dir():
             raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")

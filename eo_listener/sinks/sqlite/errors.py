@@ -7,16 +7,17 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import psutil
 
 from eo_listener.errors import OutcomeUnknownError, SinkError, SinkLockedError
-from eo_listener.sinks.dead_letters import Why
+from eo_listener.sinks.dead_letters import RefusalReason
 
-_BESIDE = ("", "-wal", "-shm", "-journal")
+_SUFFIXES = ("", "-wal", "-shm", "-journal")
 _SHOWN = 120
 
 
@@ -37,8 +38,8 @@ def holders(path: Path) -> list[Holder]:
     Those of other users may be missing: their files cannot be seen. A command line is shown up to
     its first argument, since others may hold secrets.
     """
-    names = {f"{path.resolve()}{ending}" for ending in _BESIDE}
-    found = []
+    names = {f"{path.resolve()}{suffix}" for suffix in _SUFFIXES}
+    processes = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
@@ -49,8 +50,8 @@ def holders(path: Path) -> list[Holder]:
             command = " ".join(process.cmdline()[:2]) or process.name()
         except psutil.Error:  # it has ended, or belongs to another user
             continue
-        found.append(Holder(process.pid, stopped, command[:_SHOWN]))
-    return sorted(found, key=lambda one: (not one.stopped, one.pid))
+        processes.append(Holder(process.pid, stopped, command[:_SHOWN]))
+    return sorted(processes, key=lambda holder: (not holder.stopped, holder.pid))
 
 
 _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
@@ -110,13 +111,13 @@ def is_busy(error: Failure) -> bool:
     return any(part in str(error) for part in _BUSY)
 
 
-def why(error: sqlite3.Error) -> Why:
+def refusal_reason(error: sqlite3.Error) -> RefusalReason:
     """Return why a row was refused; the text of a trigger's RAISE may hold what the row holds."""
     text = str(error)
     by_trigger = getattr(error, "sqlite_errorname", None) == _TRIGGER  # from Python 3.11 on
     if by_trigger or _CONSTRAINT.fullmatch(text) is None:
-        return Why(text, "a trigger of the database raised an error")
-    return Why(text, text)
+        return RefusalReason(text, "a trigger of the database raised an error")
+    return RefusalReason(text, text)
 
 
 def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
@@ -125,20 +126,9 @@ def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
     """
     if not connection.in_transaction:
         raise SinkError(
-            f"the database ended the transaction itself: {why(error).redacted}",
+            f"the database ended the transaction itself: {refusal_reason(error).redacted}",
             fix="Remove ROLLBACK from its constraints and triggers: ABORT is enough",
         ) from None
-
-
-def explained(error: Failure, path: Path, *, waited: float) -> SinkError:
-    """Say what stopped us; nothing was written."""
-    if is_busy(error):
-        return busy(path, waited)
-    for part, (cause, fix) in _KNOWN.items():
-        if part in str(error).lower():
-            return SinkError(f"cannot use {path}: {error}", cause=cause, fix=fix)
-    said = why(error).redacted if isinstance(error, sqlite3.IntegrityError) else error
-    return SinkError(f"{path} did not accept the batch: {said}", cause="nothing of it was written")
 
 
 _SAME_USER: Final = (
@@ -161,36 +151,54 @@ _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
         "Name the file that was passed to SqliteSink",
     ),
 }
-"""As in `_KNOWN`, of one who only reads."""
+"""As in `_KNOWN`, for a process that only reads."""
 
 
-def unreadable(error: Failure, path: Path, *, waited: float) -> SinkError:
-    """Say why the ledger in a file cannot be read."""
+@contextmanager
+def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[None]:
+    """Raise SinkError for an error of SQLite, as `explain` does."""
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise explain(error, path, waited=waited, reads=reads) from error
+
+
+def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -> SinkError:
+    """Return the error to raise for one of SQLite's after which nothing was written.
+
+    `reads`: the ledger in the file is read from outside.
+    """
     if is_busy(error):
-        return busy(path, waited)
-    known = {**_KNOWN, **_UNREADABLE}
+        return lock_error(path, waited)
+    known = {**_KNOWN, **_UNREADABLE} if reads else _KNOWN
     cause, fix = next((known[part] for part in known if part in str(error).lower()), (None, None))
-    return SinkError(f"cannot read {path}: {error}", cause=cause, fix=fix)
+    if reads or cause is not None:
+        verb = "read" if reads else "use"
+        return SinkError(f"cannot {verb} {path}: {error}", cause=cause, fix=fix)
+    reason = refusal_reason(error).redacted if isinstance(error, sqlite3.IntegrityError) else error
+    return SinkError(
+        f"{path} did not accept the batch: {reason}", cause="nothing of it was written"
+    )
 
 
-def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float) -> SinkError:
-    """Say what a failed COMMIT means.
+def explain_commit(
+    error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: float
+) -> SinkError:
+    """Return the error to raise for a failed COMMIT.
 
     A full disk is met before the last page of the transaction, and a lock before the first. Any
     other failure may have come after it, in the sync: then recovery decides, not we.
     """
-    deferred = isinstance(error, sqlite3.IntegrityError)
-    if rolled_back and deferred:
+    if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(
-            f"{path} did not accept the batch: {why(error).redacted} at COMMIT",
+            f"{path} did not accept the batch: {refusal_reason(error).redacted} at COMMIT",
             cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and "
             "SQLite then does not name the row; nothing of the batch was written",
             fix="Insert the missing parent rows and restart the query; or declare the key without "
             "DEFERRABLE, so that dead_letters= takes such rows; or pass foreign_keys=False",
         )
-    before = is_busy(error) or "is full" in str(error)
-    if rolled_back and before:
-        return explained(error, path, waited=waited)
+    if rolled_back and (is_busy(error) or "is full" in str(error)):
+        return explain(error, path, waited=waited)
     return OutcomeUnknownError(
         f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
         cause="the disk failed while the transaction was being made durable",
@@ -199,17 +207,17 @@ def at_commit(error: sqlite3.Error, path: Path, *, rolled_back: bool, waited: fl
     )
 
 
-def busy(path: Path, waited: float) -> SinkLockedError:
-    """Say who holds the lock, and how to end it."""
-    found = holders(path)
-    if not found:
+def lock_error(path: Path, waited: float) -> SinkLockedError:
+    """Return the error for a lock, which names its holder and how to end it."""
+    processes = holders(path)
+    if not processes:
         return SinkLockedError(
             f"{path} was locked for {waited:g} s",
             cause="this process holds the lock through another connection, or a process of "
             "another user does",
             fix=f"Find it (lsof {path}), or wait longer (busy_timeout=)",
         )
-    first = found[0]
+    first = processes[0]
     if first.stopped:
         return SinkLockedError(
             f"{path} was locked for {waited:g} s by {first}",
@@ -217,7 +225,7 @@ def busy(path: Path, waited: float) -> SinkLockedError:
             fix=f"Run kill -9 {first.pid}",
         )
     return SinkLockedError(
-        f"{path} was locked for {waited:g} s; open in {', '.join(map(str, found))}",
+        f"{path} was locked for {waited:g} s; open in {', '.join(map(str, processes))}",
         cause="SQLite has one writer at a time, and that writer takes longer",
         fix=f"Let it finish, wait longer (busy_timeout=), or run kill {first.pid}",
     )

@@ -55,12 +55,12 @@ class Ledger:
             connection.execute("BEGIN IMMEDIATE")
             self.make(connection)
             connection.execute("COMMIT")
-        return {tp: there.head for tp, there in self.read(connection, query).items()}
+        return {tp: row.head for tp, row in self.read(connection, query).items()}
 
     def read(self, connection: Connection, query: str) -> dict[TopicPartition, LedgerRow]:
         """Read the heads of `query`, of a ledger that is there."""
-        found = map(read_ledger_row, connection.execute(*SQL.heads(self.key, query)))
-        return {there.partition: there for there in found}
+        rows = map(read_ledger_row, connection.execute(*SQL.heads(self.key, query)))
+        return {row.partition: row for row in rows}
 
     def moved_by(
         self, connection: Connection, query_id: str
@@ -75,9 +75,9 @@ class Ledger:
         """
         self.make(connection)
         now = datetime.now(timezone.utc)
-        for wanted in (SQL.insert(self.key, entry, now), SQL.move(self.key, entry, now)):
-            changed = connection.executemany(*wanted).rowcount if wanted.rows else 0
-            if changed != len(wanted.rows):
+        for statement in (SQL.insert(self.key, entry, now), SQL.move(self.key, entry, now)):
+            changed = connection.executemany(*statement).rowcount if statement.rows else 0
+            if changed != len(statement.rows):
                 return False
         connection.executemany(*SQL.history(self.key, entry, rows=rows, now=now))
         old = SQL.prune(self.key, entry)

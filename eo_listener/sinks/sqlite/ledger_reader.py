@@ -5,16 +5,17 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from eo_listener.errors import SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
-from eo_listener.sinks.ledger_sql import HEADS, all_rows, quoted, read_applied_batch, stored
-from eo_listener.sinks.origin_columns import require_origin_columns
+from eo_listener.sinks.ledger_sql import HEADS, quoted, read_applied_batch, stored_ledgers
+from eo_listener.sinks.newest_row import require_origin_columns
 from eo_listener.sinks.sqlite.catalog import columns_of, in_file
 from eo_listener.sinks.sqlite.connection import absolute
-from eo_listener.sinks.sqlite.errors import unreadable
+from eo_listener.sinks.sqlite.errors import translated
 from eo_listener.sinks.sqlite.ledger import SQL
 
 _AT_ONCE: Final = 10_000
@@ -28,8 +29,8 @@ def row_origins(
     SQLite sorts them, in temporary files if they are many. `columns` are the names of the three.
     Raises SettingsError if the table or a column does not exist, and sqlite3.Error.
     """
-    there = columns_of(connection, table)
-    require_origin_columns(repr(table), there, columns)
+    existing = columns_of(connection, table)
+    require_origin_columns(repr(table), existing, columns)
     topic, partition, offset = map(quoted, columns)
     names = f"{topic}, {partition}, {offset}"
     empty = " OR ".join(f"{name} IS NULL" for name in (topic, partition, offset))
@@ -56,7 +57,7 @@ class SqliteLedgerReader:
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads."""
-        try:
+        with self._translated():
             connection = self.connection()
             if not columns_of(connection, HEADS):
                 raise SettingsError(
@@ -64,24 +65,18 @@ class SqliteLedgerReader:
                     cause="no sink has written to it yet, or it is the wrong file",
                     fix="Name the file that was passed to SqliteSink",
                 )
-            return stored(all_rows(connection.execute(*SQL.all_heads())))
-        except sqlite3.Error as error:
-            raise unreadable(error, self._path, waited=self._busy_timeout) from error
+            return stored_ledgers(connection.execute(*SQL.all_heads()))
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what was applied."""
-        try:
-            for row in self.connection().execute(*SQL.applied_batches(*key)):
-                yield read_applied_batch(row)
-        except sqlite3.Error as error:
-            raise unreadable(error, self._path, waited=self._busy_timeout) from error
+        with self._translated():
+            rows = self.connection().execute(*SQL.applied_batches(*key))
+            yield from map(read_applied_batch, rows)
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Read of which offset each row of a sink's table is."""
-        try:
+        """Read the source offset of each row of a sink's table."""
+        with self._translated():
             yield from row_origins(self.connection(), sink, columns)
-        except sqlite3.Error as error:
-            raise unreadable(error, self._path, waited=self._busy_timeout) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -104,6 +99,9 @@ class SqliteLedgerReader:
                 isolation_level=None,
             )
         return self._connection
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._path, waited=self._busy_timeout, reads=True)
 
     def _require_file(self) -> None:
         try:

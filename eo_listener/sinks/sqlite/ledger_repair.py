@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +12,6 @@ from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
-from eo_listener.sinks.sqlite.errors import explained
 from eo_listener.sinks.sqlite.ledger import SQL, Ledger
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.sinks.sqlite.sink import folded
@@ -29,41 +27,33 @@ class SqliteLedgerRepair:
     SQLite does not show who has a file open: a sink shows only while it writes.
     """
 
+    remarks: tuple[str, ...] = ()
+
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._path = absolute(path)
-        self._reader = SqliteLedgerReader(self._path, busy_timeout=busy_timeout)
+        self.reader = SqliteLedgerReader(self._path, busy_timeout=busy_timeout)
         self._file = DatabaseFile(
             self._path, create=False, busy_timeout=busy_timeout, foreign_keys=False
         )
-
-    @property
-    def reader(self) -> SqliteLedgerReader:
-        """The reader of the same ledger."""
-        return self._reader
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """None: what is in the way is asked for."""
-        return ()
 
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table."""
         return folded(table)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # SQLite shows none
-        """Nobody that is known."""
+        """Return none."""
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """See that the table was renamed."""
+        """Check that the table was renamed."""
         refuse_other_table(rename, self._has_table)
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: its heads and its history."""
 
         def change(connection: Connection) -> None:
-            old, new = (self._heads(connection, one) for one in (rename.old, rename.new))
-            refuse_changed(self._reader.label, rename, old=old, new=new)
+            old, new = (self._heads(connection, key) for key in (rename.old, rename.new))
+            refuse_changed(self.reader.label, rename, old=old, new=new)
             connection.execute(*SQL.rename(HISTORY, rename.old, rename.new))
             connection.execute(*SQL.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
@@ -84,17 +74,15 @@ class SqliteLedgerRepair:
 
     def close(self) -> None:
         """Close the file."""
-        self._reader.close()
+        self.reader.close()
         self._file.close()
 
     def _has_table(self, sink: str) -> bool:
-        try:
+        with self._file.translated():
             return bool(columns_of(self._file.connection(), sink))
-        except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._file.busy_timeout) from error
 
     def _transact(self, change: Callable[[Connection], None]) -> None:
-        try:
+        with self._file.translated():
             connection = self._file.connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -104,12 +92,10 @@ class SqliteLedgerRepair:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
-            raise explained(error, self._path, waited=self._file.busy_timeout) from error
 
     def _heads(self, connection: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
-        found = self._ledger(key.sink).read(connection, key.query)
-        return {tp: row.head for tp, row in found.items()}
+        rows = self._ledger(key.sink).read(connection, key.query)
+        return {tp: row.head for tp, row in rows.items()}
 
     def _ledger(self, sink: str) -> Ledger:
-        return Ledger(key=sink, label=self._reader.label, path=self._path, create=False)
+        return Ledger(key=sink, label=self.reader.label, path=self._path, create=False)

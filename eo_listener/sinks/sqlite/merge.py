@@ -6,7 +6,6 @@ keys go in as one stream, in which a refused row is followed by the next newest 
 
 from __future__ import annotations
 
-import base64
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -17,18 +16,19 @@ from typing import Any, Final
 import pyarrow as pa
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.dead_letters import DeadLetter, Why
+from eo_listener.sinks.dead_letters import DeadLetter, RefusalReason
+from eo_listener.sinks.json_values import json_scalar
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest_row import (
     ORIGIN,
     STAGED_ORIGIN,
     Newest,
     TwoRows,
-    said,
     tie,
     unordered,
+    value_columns,
 )
-from eo_listener.sinks.sqlite.errors import REFUSED, check_open, why
+from eo_listener.sinks.sqlite.errors import REFUSED, check_open, refusal_reason
 from eo_listener.sinks.sqlite.types import affinity
 from eo_listener.sinks.target import Target
 
@@ -52,13 +52,13 @@ class Upsert:
     located: bool
 
     @classmethod
-    def of(
+    def into_table(
         cls,
         target: Target,
         table: str,
         schema: pa.Schema,
         columns: Sequence[str],
-        there: Mapping[str, str],
+        existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
         """From the rows' schema, which of its columns are written, and what the table declares.
@@ -67,7 +67,7 @@ class Upsert:
         """
         version = target.version_column
         if version is not None:
-            _check_version(version, schema.field(version).type, there.get(version))
+            _check_version(version, schema.field(version).type, existing.get(version))
         traced = _traced(schema)
         return cls(
             target=target,
@@ -81,7 +81,7 @@ class Upsert:
     @property
     def names(self) -> tuple[str, ...]:
         """The target's columns."""
-        return tuple(one.name for one in self.columns)
+        return tuple(field.name for field in self.columns)
 
     @property
     def staged(self) -> tuple[str, ...]:
@@ -98,8 +98,8 @@ class Upsert:
         each = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in changed)
         text = f"INSERT INTO {self.table} AS eo_there ({columns}) VALUES ({places})"
         text += f" ON CONFLICT ({keys}) DO {f'UPDATE SET {each}' if each else 'NOTHING'}"
-        where = self._two_rows(lambda name: f"excluded.{quoted(name)}").newer()
-        return f"{text} WHERE {where}" if each else text
+        condition = self._two_rows(lambda name: f"excluded.{quoted(name)}").newer()
+        return f"{text} WHERE {condition}" if each else text
 
     def unordered(self) -> str:
         """Return the query for whether rows have no order: only then `choose` compares values."""
@@ -117,20 +117,20 @@ class Upsert:
         origin = ", ".join(STAGED_ORIGIN if self.traced else ("NULL",) * 3)
         named = ", ".join(f"c{at}" for at in range(len(self.columns)))
         ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
-        where, clash = f"({ordered}) eo_given", "0"
+        source, clash = f"({ordered}) eo_given", "0"
         if version is not None and self.located:
             rows = self._two_rows(lambda name: f"eo_given.{self._staged(name)}")
             pairs = [
                 f"eo_there.{quoted(key)} = eo_given.{self._key(key)}" for key in self.target.keys
             ]
-            where += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
+            source += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
             clash = (
                 f"{rows.same_version()} AND NOT {rows.unknown()} "
                 f"AND ({rows.same_partition()}) IS NOT 1 AND {self._differs()}"
             )
         keys = ", ".join(newest.keys)
         return (
-            f"SELECT eo_place, eo_tied, {clash}, {origin}, {named} FROM {where} "
+            f"SELECT eo_place, eo_tied, {clash}, {origin}, {named} FROM {source} "
             f"ORDER BY {keys}, eo_place"
         )
 
@@ -143,27 +143,25 @@ class Upsert:
             traced=self.traced,
         )
 
-    def _two_rows(self, given: Callable[[str], str]) -> TwoRows:
+    def _two_rows(self, in_batch: Callable[[str], str]) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,
             located=self.located,
-            there=lambda name: f"eo_there.{quoted(name)}",
-            given=given,
+            in_table=lambda name: f"eo_there.{quoted(name)}",
+            in_batch=in_batch,
             number="CAST({} AS INTEGER)",
         )
 
     @property
     def _values(self) -> tuple[str, ...]:
-        return said(self.names, traced=self.traced)
+        return value_columns(self.names, traced=self.traced)
 
     def _differs(self) -> str:
         """SQL for True if a row of the table has other values; a CASE, as in Newest."""
-        each = [
-            f"WHEN eo_there.{quoted(one)} IS NOT eo_given.{self._staged(one)} COLLATE BINARY THEN 1"
-            for one in self._values
-        ]
-        return f"CASE {' '.join(each)} ELSE 0 END" if each else "0"
+        pairs = [(f"eo_there.{quoted(name)}", self._staged(name)) for name in self._values]
+        cases = [f"WHEN {old} IS NOT eo_given.{new} COLLATE BINARY THEN 1" for old, new in pairs]
+        return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
 
     def _staged(self, name: str) -> str:
         return f"c{self.names.index(name)}"
@@ -204,37 +202,37 @@ class Merge:
                 check_open(self._connection, error)
                 self._has_row = False
                 self._count(self._offered - offered - 1, changed)
-                yield self._letter(why(error))
+                yield self._letter(refusal_reason(error))
             else:
                 self._count(self._offered - offered, changed)
                 return
 
     def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        clashes = False
+        has_clash = False
         for place, tied, clash, *row in chosen:
             if place == 1:
-                self._refuse(clashes and self._has_row, there=True)
+                self._refuse(has_clash and self._has_row, in_table=True)
                 self._has_row = False
             elif self._has_row:
                 continue
-            self._row, clashes = row, bool(clash)
-            self._refuse(tied, there=False)
+            self._row, has_clash = row, bool(clash)
+            self._refuse(tied, in_table=False)
             self._has_row = True  # unless it is refused
             self._offered += 1
             yield row[len(ORIGIN) :]
-        self._refuse(clashes and self._has_row, there=True)
+        self._refuse(has_clash and self._has_row, in_table=True)
 
-    def _refuse(self, is_tied: object, *, there: bool) -> None:
+    def _refuse(self, is_tied: object, *, in_table: bool) -> None:
         if is_tied:
             target = self._upsert.target
             origin = self._row[: len(ORIGIN)] if self._upsert.traced else None
-            raise tie(target.keys, target.version_column, origin, there=there)
+            raise tie(target.keys, target.version_column, origin, in_table=in_table)
 
     def _count(self, tried: int, changed: int) -> None:
         """Count what was written: an older version is not, nor what a trigger ignores."""
         self.rows += min(tried, self._connection.total_changes - changed)
 
-    def _letter(self, refused: Why) -> DeadLetter:
+    def _letter(self, refusal: RefusalReason) -> DeadLetter:
         topic, partition, offset = self._row[: len(ORIGIN)]
         cells: dict[str, Any] = {}
         if self._upsert.traced:
@@ -246,8 +244,8 @@ class Merge:
             topic=topic,
             partition=partition,
             offset=offset,
-            reason=refused.reason,
-            redacted=refused.redacted,
+            reason=refusal.reason,
+            redacted=refusal.redacted,
             row=row,
         )
 
@@ -258,13 +256,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return None
     if pa.types.is_nested(kind):
         return json.loads(value)
-    if pa.types.is_boolean(kind):
-        return bool(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        return str(value)
-    return value
+    return bool(value) if pa.types.is_boolean(kind) else json_scalar(value)
 
 
 def _traced(schema: pa.Schema) -> bool:
@@ -293,9 +285,9 @@ def collations(
         index_columns = connection.execute(
             f"PRAGMA {schema}.index_xinfo({quoted(index)})"
         ).fetchall()
-        found = {name: collation for *_, name, _, collation, key in index_columns if key}
-        if unique and set(found) == set(keys):
-            return tuple(found[key] for key in keys)
+        names = {name: collation for *_, name, _, collation, key in index_columns if key}
+        if unique and set(names) == set(keys):
+            return tuple(names[key] for key in keys)
     return ("BINARY",) * len(keys)  # the row's own number has no index
 
 

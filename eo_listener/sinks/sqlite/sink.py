@@ -8,7 +8,7 @@ it; those of a larger batch while the lock is held.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from eo_listener.errors import EoListenerError, SettingsError, SinkError
+from eo_listener.errors import SettingsError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
@@ -30,10 +30,10 @@ from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Ref
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.sqlite.catalog import Table, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
-from eo_listener.sinks.sqlite.errors import REFUSED, at_commit, check_open, explained, why
+from eo_listener.sinks.sqlite.errors import REFUSED, check_open, explain_commit, refusal_reason
 from eo_listener.sinks.sqlite.ledger import Ledger
 from eo_listener.sinks.sqlite.merge import STAGE, Merge
-from eo_listener.sinks.sqlite.types import flaws, unreadable, values
+from eo_listener.sinks.sqlite.types import flaws, unreadable_values, values
 from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
 
@@ -58,31 +58,35 @@ class Writing:
         Nothing more is written once the caller stops asking. Raises sqlite3.Error for what is no
         single row's fault.
         """
-        batch, letters = self._table.row_filter.sift(batch)
-        yield from letters
-        found: dict[int, str] = {}
-        for name in self._table.row_filter.columns:
-            found.update(flaws(name, batch.column(name), key=name in self._table.keys))
-        yield from self._letters(batch, found)
-        batch = _without(batch, found)
+        batch, marked = self._table.row_filter.sift(batch)
+        yield from marked
+        keys = self._table.keys
+        batch, flawed = self._sift(
+            batch, lambda name, column: flaws(name, column, key=name in keys)
+        )
+        yield from flawed
         try:
             columns = self._values(batch)
         except OverflowError:
-            found = {}
-            for name in self._table.row_filter.columns:
-                found.update(unreadable(name, batch.column(name)))
-            yield from self._letters(batch, found)
-            batch = _without(batch, found)
+            batch, flawed = self._sift(batch, unreadable_values)
+            yield from flawed
             columns = self._values(batch)
         yield from self._insert(batch, columns)
 
     def _values(self, batch: pa.RecordBatch) -> list[list[Any]]:
         return [values(batch.column(name)) for name in self._table.columns]
 
-    def _letters(self, batch: pa.RecordBatch, found: Mapping[int, str]) -> Iterator[DeadLetter]:
-        return (
-            self._table.row_filter.letter(batch, at, flaw) for at, flaw in sorted(found.items())
-        )
+    def _sift(
+        self, batch: pa.RecordBatch, check: Callable[[str, pa.Array], dict[int, str]]
+    ) -> tuple[pa.RecordBatch, Iterable[DeadLetter]]:
+        """Return the rows without a flaw, and the others as dead letters."""
+        row_filter = self._table.row_filter
+        reasons: dict[int, str] = {}
+        for name in row_filter.columns:
+            reasons.update(check(name, batch.column(name)))
+        letters = (row_filter.letter(batch, at, flaw) for at, flaw in sorted(reasons.items()))
+        is_good = [at not in reasons for at in range(batch.num_rows)]
+        return batch.filter(pa.array(is_good, pa.bool_())) if reasons else batch, letters
 
     def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
         first = iter(columns[0])  # it knows how many of its values were taken
@@ -96,7 +100,7 @@ class Writing:
                 check_open(self._connection, error)
                 taken = batch.num_rows - length_hint(first)
                 self._count(taken - before - 1, changed)
-                yield self._table.row_filter.letter(batch, taken - 1, *why(error))
+                yield self._table.row_filter.letter(batch, taken - 1, *refusal_reason(error))
             else:
                 taken = batch.num_rows
                 self._count(taken - before, changed)
@@ -107,12 +111,6 @@ class Writing:
         A trigger's own changes are among those that SQLite counts, and may hide rows so dropped.
         """
         self.rows += min(tried, self._connection.total_changes - changed)
-
-
-def _without(batch: pa.RecordBatch, found: Mapping[int, str]) -> pa.RecordBatch:
-    if not found:
-        return batch
-    return batch.filter(pa.array([at not in found for at in range(batch.num_rows)]))
 
 
 class SqliteSink:
@@ -159,7 +157,7 @@ class SqliteSink:
                 "an in-memory database loses its ledger when the process ends",
                 fix="Name a file: SqliteSink('delays.db', table='delays')",
             )
-        self._target = Target.of(
+        self._target = Target.from_arguments(
             table=table,
             mode=mode,
             keys=keys,
@@ -201,20 +199,17 @@ class SqliteSink:
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`."""
         connection = self._file.connection()
-        try:
-            return self._ledger.applied(connection, query)
-        except BaseException as error:
-            self._roll_back(connection)
-            if isinstance(error, sqlite3.Error):
-                raise self._explained(error) from error
-            raise
+        with self._file.translated():
+            try:
+                return self._ledger.applied(connection, query)
+            except BaseException:
+                self._roll_back(connection)
+                raise
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in the ledger of this file."""
-        try:
+        with self._file.translated():
             return self._ledger.moved_by(self._file.connection(), query_id)
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
@@ -225,24 +220,23 @@ class SqliteSink:
     def _apply(self, schema: pa.Schema, rows: Iterator[pa.RecordBatch], entry: Entry) -> Applied:
         first = next(rows, None)
         connection = self._file.connection()
-        self._begin(connection)
-        try:
-            fault_point("sink.begun")
-            batches = chain((first,) if first is not None else (), rows)
-            applied = self._write(connection, schema, batches, entry)
-            fault_point("sink.rows-written")
-            moved = self._ledger.move(connection, entry, rows=applied.rows or 0)
-            if moved:
-                fault_point("sink.ledger-moved")
-                fault_point("sink.commit-sent")
-        except BaseException as error:
-            self._roll_back(connection)
-            if isinstance(error, sqlite3.Error | sqlite3.Warning):
-                raise self._explained(error) from error
-            raise
-        if not moved:
-            self._roll_back(connection)
-            raise self._foreign(connection, entry)
+        with self._file.translated():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                fault_point("sink.begun")
+                batches = chain((first,) if first is not None else (), rows)
+                applied = self._write(connection, schema, batches, entry)
+                fault_point("sink.rows-written")
+                moved = self._ledger.move(connection, entry, rows=applied.rows or 0)
+                if moved:
+                    fault_point("sink.ledger-moved")
+                    fault_point("sink.commit-sent")
+            except BaseException:
+                self._roll_back(connection)
+                raise
+            if not moved:
+                self._roll_back(connection)
+                raise self._ledger.foreign_writer(connection, entry)
         self._commit(connection)
         fault_point("sink.committed")
         return applied
@@ -250,12 +244,6 @@ class SqliteSink:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def _begin(self, connection: Connection) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
 
     def _write(
         self,
@@ -276,9 +264,9 @@ class SqliteSink:
             connection.execute(self._letters.create())
         refusals = Refusals(label=self.label, limit=self._target.limit)
         write_letters = partial(self._write_dead_letters, connection, entry, refusals)
-        given = 0
+        row_count = 0
         for number, batch in enumerate(batches):
-            given += batch.num_rows
+            row_count += batch.num_rows
             write_letters(writing.write(batch))
             if number == 0:
                 fault_point("sink.copying")
@@ -290,7 +278,7 @@ class SqliteSink:
             write_letters(merge.run())
             connection.execute(f"DROP TABLE {STAGE}")
             rows = merge.rows
-        refusals.check(given)
+        refusals.check(row_count)
         return Applied(rows=rows, dead_letters=refusals.count)
 
     def _write_dead_letters(
@@ -315,14 +303,12 @@ class SqliteSink:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             rolled_back = self._roll_back(connection)
-            self._file.close()  # what was made durable is found out by opening it again
-            waited = self._file.busy_timeout
-            raise at_commit(
-                error, self._file.path, rolled_back=rolled_back, waited=waited
-            ) from error
+            self._file.close()  # opening it again shows what was made durable
+            path, waited = self._file.path, self._file.busy_timeout
+            raise explain_commit(error, path, rolled_back=rolled_back, waited=waited) from error
 
     def _roll_back(self, connection: Connection) -> bool:
-        """End the transaction, if need be by closing the file; whether that was not needed."""
+        """End the transaction, if need be by closing the file; return True if it stays open."""
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -331,16 +317,7 @@ class SqliteSink:
             return False
         return True
 
-    def _foreign(self, connection: Connection, entry: Entry) -> EoListenerError:
-        try:
-            return self._ledger.foreign_writer(connection, entry)
-        except sqlite3.Error as error:
-            return self._explained(error)
-
-    def _explained(self, error: sqlite3.Error | sqlite3.Warning) -> SinkError:
-        return explained(error, self._file.path, waited=self._file.busy_timeout)
-
 
 def folded(name: str) -> str:
     """Return a name as SQLite compares it: only the letters of ASCII have no case."""
-    return "".join(one.lower() if one.isascii() else one for one in name)
+    return "".join(character.lower() if character.isascii() else character for character in name)

@@ -35,9 +35,9 @@ def declared(kind: pa.DataType) -> str:
 def affinity(declaration: str) -> str:
     """Return what SQLite turns values into that go into a column declared so (its section 3.1)."""
     upper = declaration.upper()
-    for parts, found in _AFFINITIES:
+    for parts, affinity_name in _AFFINITIES:
         if any(part in upper for part in parts):
-            return found
+            return affinity_name
     return "NUMERIC" if upper else "BLOB"
 
 
@@ -46,13 +46,13 @@ def keeps(declaration: str, kind: pa.DataType) -> bool:
 
     Moments and JSON of nested types stay texts anywhere: none of them reads as a number.
     """
-    where = affinity(declaration)
+    kept_as = affinity(declaration)
     if _is_text(kind) or pa.types.is_decimal(kind):
-        return where in ("TEXT", "BLOB")
+        return kept_as in ("TEXT", "BLOB")
     if pa.types.is_floating(kind):
-        return where != "TEXT"
+        return kept_as != "TEXT"
     if pa.types.is_int64(kind):
-        return where != "REAL"
+        return kept_as != "REAL"
     return True
 
 
@@ -64,58 +64,54 @@ def values(column: pa.Array) -> list[Any]:
     """Return the values of a column as sqlite3 binds them."""
     kind = column.type
     if pa.types.is_decimal(kind):  # a decimal's own text turns to 1E-10
-        return [None if one is None else format(one, "f") for one in column.to_pylist()]
+        return [None if value is None else format(value, "f") for value in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         texts = column.cast(pa.timestamp("us")).cast(pa.string())
         return _list(texts if kind.tz is None else pc.binary_join_element_wise(texts, "+00:00", ""))
     if pa.types.is_date(kind):
         return _list(column.cast(pa.string()))
     if pa.types.is_nested(kind):
-        return [None if one is None else json_text(one, kind) for one in column.to_pylist()]
+        return [None if value is None else json_text(value, kind) for value in column.to_pylist()]
     return _list(column)
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Say which values SQLite would change, and why; `key`: the column identifies rows.
+    """Return the reasons why SQLite would change values, by row; `key`: the column identifies rows.
 
     NaN would become null, and two rows with a null key are two rows.
     """
-    found: dict[int, str] = {}
-    if pa.types.is_floating(column.type):
-        bad = pc.fill_null(pc.is_nan(column), fill_value=False)
-        if pc.any(bad).as_py():
-            why = f"column {name!r} is NaN, which SQLite would turn into null"
-            found.update(dict.fromkeys(_places(bad), why))
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        years = pc.year(column.cast(pa.timestamp("us")) if _zoned(column) else column)
-        bad = pc.fill_null(pc.or_(pc.less(years, 1), pc.greater(years, 9999)), fill_value=False)
-        if pc.any(bad).as_py():
-            why = f"column {name!r} is a time outside the years 1 to 9999"
-            found.update(dict.fromkeys(_places(bad), why))
-    if key and column.null_count:
-        found.update(dict.fromkeys(_places(pc.is_null(column)), f"key column {name!r} is null"))
-    return found
+    kind = column.type
+    checks: list[tuple[pa.Array, str]] = []
+    if pa.types.is_floating(kind):
+        reason = f"column {name!r} is NaN, which SQLite would turn into null"
+        checks.append((pc.is_nan(column), reason))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+        years = pc.year(column.cast(pa.timestamp("us")) if is_zoned else column)
+        reason = f"column {name!r} is a time outside the years 1 to 9999"
+        checks.append((pc.or_(pc.less(years, 1), pc.greater(years, 9999)), reason))
+    if key:
+        checks.append((column.is_null(), f"key column {name!r} is null"))
+    return {
+        index: reason
+        for mask, reason in checks
+        if pc.any(mask).as_py()
+        for index, is_bad in enumerate(mask.to_pylist())
+        if is_bad
+    }
 
 
-def unreadable(name: str, column: pa.Array) -> dict[int, str]:
-    """Say which values Python cannot represent: moments beyond its years, inside of others."""
-    found = {}
-    for index, one in enumerate(column):
+def unreadable_values(name: str, column: pa.Array) -> dict[int, str]:
+    """Return the rows with a value that Python cannot represent: nested times beyond its years."""
+    row_flaws = {}
+    for index, value in enumerate(column):
         try:
-            one.as_py()
+            value.as_py()
         except OverflowError:
-            found[index] = f"column {name!r} holds an unreadable time"
-    return found
-
-
-def _zoned(column: pa.Array) -> bool:
-    return pa.types.is_timestamp(column.type) and column.type.tz is not None
-
-
-def _places(mask: pa.Array) -> list[int]:
-    return [index for index, one in enumerate(mask.to_pylist()) if one]
+            row_flaws[index] = f"column {name!r} holds an unreadable time"
+    return row_flaws
 
 
 def _list(column: pa.Array) -> list[Any]:
-    found: list[Any] = column.to_pylist()
-    return found
+    listed: list[Any] = column.to_pylist()
+    return listed

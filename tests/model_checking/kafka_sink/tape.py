@@ -10,11 +10,12 @@ from eo_listener.errors import EoListenerError, ForeignWriterError
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import transaction
-from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
 from tests.model_checking.batches.tape import RETRY, Answer, Call, Heads, Paused, Stand, Tape
 
 KEY = "a"

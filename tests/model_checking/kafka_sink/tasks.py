@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.kafka.transaction import ProducerEpoch, TaskReport
+from eo_listener.sinks.kafka.transaction import ProducerEpoch
 from tests.model_checking.batches.tape import Row
 from tests.model_checking.kafka_sink.cluster import Request
 from tests.model_checking.kafka_sink.tape import TARGETS, Layout

@@ -13,9 +13,10 @@ from eo_listener.errors import (
     SinkError,
     SinkLockedError,
 )
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.transaction import ONGOING, OpenTransaction, TaskReport
+from eo_listener.sinks.kafka.transaction import ONGOING, OpenTransaction
 from tests.model_checking.batches import world as batches
 from tests.model_checking.batches.spark import Batch, Driver, planned
 from tests.model_checking.batches.tape import Answer, Call, Row, Stand

@@ -117,7 +117,7 @@ BUGS = (
     Bug("late rows not judged", "late row", ((unfenced, "check_finished", _nothing_found),)),
     Bug("one record for all runs", "zombie, crash", ((unfenced, "BatchKey", _one_key),)),
     Bug("heads not written", "crash", ((UnfencedBatch, "_heads_to_write", _no_heads),)),
-    Bug("other drivers not seen", "zombie", ((UnfencedBatch, "_others", _nobody),)),
+    Bug("other drivers not seen", "zombie", ((UnfencedBatch, "_foreign_records", _nobody),)),
     Bug("later attempts accepted", "task dies", ((task_rows, "refuse_repeated", _ended),)),
     Bug("tasks not waited for", "task outlives", ((TaskRows, "_await_end", _not_waited),)),
     Bug("late rows of tasks", "task zombie", ((unfenced, "check_finished", _nothing_found),)),

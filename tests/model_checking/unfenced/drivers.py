@@ -14,7 +14,8 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.sinks.kafka.unfenced import UnfencedBatch, UnfencedTarget
+from eo_listener.sinks.kafka.transaction import BatchTarget
+from eo_listener.sinks.kafka.unfenced import UnfencedBatch
 from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
 from tests.model_checking.ledger import require
 from tests.model_checking.unfenced.cluster import (
@@ -38,7 +39,7 @@ BATCHES: tuple[Mapping[TopicPartition, OffsetRange], ...] = (
     {P0: OffsetRange(3, 6)},
     {P0: OffsetRange(6, 7), P1: OffsetRange(2, 3)},
 )
-ACCESS = ConnectionSettings.of(
+ACCESS = ConnectionSettings.from_options(
     {"kafka.bootstrap.servers": "host:9092"}, timeout=30, transaction_timeout=600
 )
 EXPLAIN = Explanation(
@@ -103,9 +104,8 @@ class Driver:
         topic = LedgerTopic(self.cluster, self.name)
         self.tasks = Tasks(self.cluster, self.name, self.late)
         batch = UnfencedBatch(
-            target=UnfencedTarget(
-                sink=SINK, topics=(TARGET,), access=ACCESS, explain=EXPLAIN, accept=self.accept
-            ),
+            target=BatchTarget(sink=SINK, topics=(TARGET,), access=ACCESS, explain=EXPLAIN),
+            accept=self.accept,
             heads=cast(Any, topic),
             logs=cast(Any, TargetLogs(self.cluster, self.name)),
             rows=self._rows(self._frame(ranges), plan_of(entry), self.tasks),

@@ -87,14 +87,14 @@ class Stage:
 def take(history: History) -> bool:
     """Take it. Raises Broken; False where it had nothing to happen, since all was over before."""
     stage = Stage(history)
-    refuse_found = unfenced.refuse_found
+    refuse_unexpected = unfenced.refuse_unexpected
 
     def said(found: Findings, *how: Any) -> None:
         stage.named.extend(found.records())
-        refuse_found(found, *how)
+        refuse_unexpected(found, *how)
 
     with (
-        patch.object(unfenced, "refuse_found", said),
+        patch.object(unfenced, "refuse_unexpected", said),
         patch.object(task_rows, "_PAUSE", 0),
     ):
         return _taken(stage)
@@ -180,7 +180,7 @@ def check(stage: Stage) -> None:
     there: dict[str, list[tuple[TopicPartition, int]]] = {}
     foreign = []
     for tp, offset, row in stage.cluster.rows():
-        identity = RowIdentity.of(row.headers)
+        identity = RowIdentity.from_headers(row.headers)
         if identity is None:
             foreign.append((tp, offset))
         else:
@@ -226,7 +226,7 @@ def _of_last_batch(stage: Stage) -> set[tuple[TopicPartition, int]]:
 def _check_order(stage: Stage) -> None:
     newest: dict[tuple[TopicPartition, str], int] = {}
     for tp, _, row in stage.cluster.rows():
-        identity = RowIdentity.of(row.headers)
+        identity = RowIdentity.from_headers(row.headers)
         if identity is not None:
             source, _, offset = identity.values[:-1].rpartition(",")
             before = newest.get((tp, source), -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from eo_listener.kafka.java_transactions import WrittenRows
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.sinks.kafka.task_rows import PRESENT, Places, RowsTarget, TaskRows
 from tests.model_checking.unfenced.cluster import PARTITIONS, TARGET, Cluster, Row
 from tests.sinks.kafka.made_up_tasks import queues, report
@@ -33,7 +33,7 @@ class Tasks:
         self.late = late
         self.lost: Rows = []
         self.running: Rows = []
-        self.found: list[WrittenRows] = []
+        self.found: list[TaskReport] = []
         self.there: Places = {}
         self.in_flight: tuple[int, Row] | None = None
 
@@ -43,7 +43,7 @@ class Tasks:
     def leave_out(self, batch: str, identities: Places) -> None:
         self.there = identities
 
-    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+    def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
         return len(self.found), self.found
 
     def is_running(self, batch: str) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.kafka.java_transactions import WrittenRows
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import method_choice
@@ -84,9 +84,9 @@ def report(
     attempt: int = 0,
     refused: Mapping[int, int] = MappingProxyType({}),
     error: Mapping[str, str] | None = None,
-) -> WrittenRows:
+) -> TaskReport:
     """What the task of this partition says."""
-    return WrittenRows(
+    return TaskReport(
         partition_id=number,
         attempt=attempt,
         stage_attempt=0,
@@ -102,7 +102,7 @@ class MadeUpTasks:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.there: Places = {}
-        self.found: list[WrittenRows] = []
+        self.found: list[TaskReport] = []
 
     def missing(self) -> None:
         """Any kafka-clients will do."""
@@ -128,7 +128,7 @@ class MadeUpTasks:
             for number, queue in made.of_tasks.items()
         ]
 
-    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+    def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
         return len(self.found), self.found
 
     def is_running(self, batch: str) -> bool:

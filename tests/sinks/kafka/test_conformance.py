@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -233,7 +234,7 @@ def test_records_that_cannot_be_sent(place: Place) -> None:
     large, misplaced = sorted(found, key=lambda one: one["row"] is not None)
     assert "kafka.max.request.size" in large["reason"]
     assert large["row"] is None
-    assert misplaced["reason"] == f"its partition is 7, and topic {place.target} has 2"
+    assert {"7", place.target, "2"} <= set(re.split(r"[ ,]+", misplaced["reason"]))
     assert json.loads(misplaced["row"])["value"] == "b"
 
 

@@ -14,7 +14,7 @@ from eo_listener.errors import RetriableSinkError
 from eo_listener.kafka.java_transactions import (
     JavaTransactions,
     JoinedTransaction,
-    WrittenRows,
+    TaskReport,
     failure,
 )
 from eo_listener.kafka.producers import FENCED, BatchProducer
@@ -61,7 +61,7 @@ class Try:
 
     def write(
         self, frame: Any, epoch: tuple[int, int] | None = None
-    ) -> tuple[int, list[WrittenRows]]:
+    ) -> tuple[int, list[TaskReport]]:
         """Write it by tasks; what they report."""
         batch, topics = unique("batch"), [(self.topic, self.partitions)]
         self.transactions.open_batch(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import KafkaError, PoisonRowError, RetriableSinkError, SinkError
-from eo_listener.kafka.java_transactions import WrittenRows
+from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import task_rows
 from eo_listener.sinks.kafka.catalog import Target, Targets
@@ -34,7 +34,7 @@ TASKS = 2
 class Tasks:
     """Answers what it was told to, and for so many questions that tasks run."""
 
-    def __init__(self, *reports: WrittenRows, running: int = 0) -> None:
+    def __init__(self, *reports: TaskReport, running: int = 0) -> None:
         self.found = reports
         self.running = running
         self.opened: list[str] = []
@@ -47,7 +47,7 @@ class Tasks:
         assert batch in self.opened
         self.left_out += identities
 
-    def reports(self, batch: str) -> tuple[int, Sequence[WrittenRows]]:
+    def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
         return TASKS, self.found
 
     def is_running(self, batch: str) -> bool:
@@ -113,7 +113,7 @@ def test_rows_that_change_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_anything_but_first_attempts_ends_the_try(
-    monkeypatch: pytest.MonkeyPatch, reports: list[WrittenRows], says: str
+    monkeypatch: pytest.MonkeyPatch, reports: list[TaskReport], says: str
 ) -> None:
     """The batch is written again; before that the tasks of this try are waited for."""
     tasks = Tasks(*reports, running=3)

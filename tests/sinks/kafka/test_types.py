@@ -40,7 +40,9 @@ IDENTITIES = st.none() | st.builds(
 def records(targets: Targets = ONE, **columns: Any) -> list[Record | str]:
     rows = pa.record_batch(columns)
     return list(
-        RecordColumns.of(rows.schema, one_topic=targets.only is not None).records(rows, targets)
+        RecordColumns.from_schema(rows.schema, one_topic=targets.only is not None).records(
+            rows, targets
+        )
     )
 
 
@@ -100,14 +102,14 @@ def test_rows_that_cannot_be_a_record() -> None:
 def test_columns_that_are_refused(schema: dict[str, pa.DataType], says: str) -> None:
     """Wrong names and types of columns are refused before anything is written."""
     with pytest.raises(SettingsError) as caught:
-        RecordColumns.of(pa.schema(schema), one_topic=True)
+        RecordColumns.from_schema(pa.schema(schema), one_topic=True)
     assert says in str(caught.value)
 
 
 def test_several_topics_need_the_column() -> None:
     """The sink cannot know where a row is to go."""
     with pytest.raises(SettingsError, match="no column 'topic'"):
-        RecordColumns.of(pa.schema({"value": pa.string()}), one_topic=False)
+        RecordColumns.from_schema(pa.schema({"value": pa.string()}), one_topic=False)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), IDENTITIES), max_size=30))
@@ -144,7 +146,7 @@ def test_a_header_comes_back(sink: str, query: str, batch: int, values: list[Any
     identity = RowIdentity(writer_of(sink, query), batch, text)
     before = RowIdentity(writer_of("upstream", query), 1, "[0]")
     headers = [("h", None), (HEADER, header_of(before)), (HEADER, header_of(identity).encode())]
-    assert RowIdentity.of(headers) == identity
+    assert RowIdentity.from_headers(headers) == identity
 
 
 def test_writers_differ() -> None:
@@ -155,14 +157,14 @@ def test_writers_differ() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b'"x"', b'{"w":"a"}', b'{"v":1,"w":"a"}'])
 def test_a_header_of_others_is_none_of_ours(value: bytes) -> None:
-    assert RowIdentity.of([(HEADER, value)]) is None
-    assert RowIdentity.of([("other", b"x")]) is None
+    assert RowIdentity.from_headers([(HEADER, value)]) is None
+    assert RowIdentity.from_headers([("other", b"x")]) is None
 
 
 def test_a_header_of_a_newer_release() -> None:
     """It is an error: it may be a row of the batch."""
     with pytest.raises(FormatError, match="has format 2, not 1"):
-        RowIdentity.of([(HEADER, b'{"v":2,"w":"a","n":1,"id":[0]}')])
+        RowIdentity.from_headers([(HEADER, b'{"v":2,"w":"a","n":1,"id":[0]}')])
 
 
 def test_values_of_any_exact_type() -> None:
@@ -175,7 +177,7 @@ def test_values_of_any_exact_type() -> None:
         "m": pa.array([Decimal("1.10"), Decimal("0.00")]),
     }
     rows = pa.RecordBatch.from_pydict(columns)
-    assert list(IdentityColumns.of(rows.schema, rows.schema.names).values(rows)) == [
+    assert list(IdentityColumns.from_schema(rows.schema, rows.schema.names).values(rows)) == [
         f'["a\\u017e",{2**62},"ff","2026-01-02","1.10"]',
         '[null,0,"",null,"0.00"]',
     ]
@@ -186,12 +188,12 @@ def test_columns_that_cannot_identify() -> None:
     fields = [("value", pa.string()), ("ratio", pa.float64()), ("at", pa.timestamp("us"))]
     schema = pa.schema(fields)
     with pytest.raises(SettingsError, match="no column 'topic'") as caught:
-        IdentityColumns.of(schema, None)
+        IdentityColumns.from_schema(schema, None)
     assert "transactions=False" in str(caught.value)
     for name in ("ratio", "at"):
         with pytest.raises(SettingsError, match=name):
-            IdentityColumns.of(schema, (name,))
-    assert IdentityColumns.of(schema, ("value",)).names == ("value",)
+            IdentityColumns.from_schema(schema, (name,))
+    assert IdentityColumns.from_schema(schema, ("value",)).names == ("value",)
 
 
 def test_a_range_covers_what_it_names() -> None:

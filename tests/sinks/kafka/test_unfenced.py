@@ -87,7 +87,7 @@ def test_a_record_says_which_row_it_is(place: Place) -> None:
     first, second, third = (found[f"row {number}".encode()] for number in range(3))
     assert first.headers()[0] == ("h", b"1")
     writer = writer_of(sink.key, QUERY)
-    assert [RowIdentity.of(one.headers()) for one in (first, second, third)] == [
+    assert [RowIdentity.from_headers(one.headers()) for one in (first, second, third)] == [
         RowIdentity(writer, 1, f'["flights",0,{number}]') for number in range(3)
     ]
     assert first.partition() == third.partition()
@@ -280,7 +280,7 @@ class TestByExecutors:
             at = [order.index(message.value().decode()) for message in messages]
             assert at == sorted(at)
             for message in messages:
-                identity = RowIdentity.of(message.headers())
+                identity = RowIdentity.from_headers(message.headers())
                 assert identity is not None
                 assert message.key() is not None or place_of(identity.values, 2) == partition
                 there[identity.values] = TopicPartition(place.target, partition), 0

@@ -24,13 +24,13 @@ from eo_listener.sinks.kafka import unfenced
 from eo_listener.sinks.kafka.ledger import BatchRecord, TargetEnds
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
 from eo_listener.sinks.kafka.tail import Findings, TailRecord
-from eo_listener.sinks.kafka.unfenced import StoredState, UnfencedHow, begin, finish
+from eo_listener.sinks.kafka.unfenced import StoredState, UnfencedFacts, begin, finish
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 
 TP, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1)
 OUT = TopicPartition("out", 0)
-HOW = UnfencedHow(
+HOW = UnfencedFacts(
     label="topic out",
     writer=writer_of("s", QUERY),
     identity=ORIGIN,
@@ -112,7 +112,7 @@ def test_a_batch_after_a_finished_one() -> None:
     both = entry_of({}, {TP: OffsetRange(5, 9), OTHER: OffsetRange(0, 3)})
     record = begin(both, before, logs(15), ORIGIN)
     assert (record.number, record.since) == (2, {"out": TargetEnds("id", {0: 15})})
-    assert record.left == record.moves == {tp: move.range for tp, move in both.moves.items()}
+    assert record.remaining == record.moves == {tp: move.range for tp, move in both.moves.items()}
     assert record.heads() == {}
     assert finish(record, 5).heads() == {tp: both.head(tp) for tp in both.moves}
 
@@ -131,7 +131,7 @@ def test_the_ends_stay_as_long_as_anything_is_left(until: int, sizes: list[int])
         start += size
         assert record.is_finished == (start >= until)
         if not record.is_finished:
-            assert record.left == {TP: OffsetRange(start, until)}
+            assert record.remaining == {TP: OffsetRange(start, until)}
         elif start - size >= until:
             return
 
@@ -201,13 +201,13 @@ def test_what_stops_a_batch() -> None:
     """All but records of others, unless it is accepted; the error has where it lies."""
     found = Findings()
     found.add(Unexpected.FOREIGN, OUT, OffsetRange(17, 18))
-    unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
+    unfenced.refuse_unexpected(found, entry(5, 6), HOW, "behind batch 0")
     for kind, at in ((Unexpected.REPEATED, 15), (Unexpected.LATE, 16)):
         found.add(kind, OUT, OffsetRange(at, at + 1))
     with pytest.raises(TargetRecordsError) as caught:
-        unfenced.refuse_found(found, entry(5, 6), HOW, "behind batch 0")
+        unfenced.refuse_unexpected(found, entry(5, 6), HOW, "behind batch 0")
     assert caught.value.ranges == {OUT: OffsetRange(15, 17)}
-    unfenced.refuse_found(found, entry(5, 6), replace(HOW, accept=True), "behind batch 0")
+    unfenced.refuse_unexpected(found, entry(5, 6), replace(HOW, accept=True), "behind batch 0")
 
 
 def test_a_tail_that_has_aged() -> None:
@@ -256,7 +256,7 @@ def test_which_batch_finishes_another(
         return
     with pytest.raises(UnfinishedBatchError) as caught:
         unfenced.is_finished_by(before, now, there, asked)
-    assert caught.value.ranges == before.left
+    assert caught.value.ranges == before.remaining
     assert not unfenced.is_finished_by(before, now, there, replace(asked, accept=True))
 
 
@@ -268,7 +268,7 @@ def test_a_batch_that_is_given_up() -> None:
     assert client.begun == []
     unfenced.write_unfenced(client, entry(0, 3), replace(HOW, **OWN, accept=True))
     (begun,) = client.begun
-    assert (begun.number, begun.left) == (2, {TP: OffsetRange(0, 3)})
+    assert (begun.number, begun.remaining) == (2, {TP: OffsetRange(0, 3)})
     assert begun.since == {"out": TargetEnds("id", {0: 13})}
     assert client.there == {}
 

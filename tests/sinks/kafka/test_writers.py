@@ -18,7 +18,7 @@ from eo_listener.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.kafka.java_transactions import JavaTransactions, WrittenRows
+from eo_listener.kafka.java_transactions import JavaTransactions, TaskReport
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
@@ -179,7 +179,7 @@ def choice(
     monkeypatch.setattr(executor_writer, "schema_of", lambda frame: frame.schema)
     monkeypatch.setattr(method_choice, "joining", lambda _, java, __: JavaTransactions(shim, java))
     options = {"kafka.bootstrap.servers": "h:9092", **more}
-    access = ConnectionSettings.of(options, timeout=5, transaction_timeout=60)
+    access = ConnectionSettings.from_options(options, timeout=5, transaction_timeout=60)
     return MethodChoice(method, access, label="Kafka topic t at h:9092", one_topic=True)
 
 
@@ -283,7 +283,7 @@ def test_a_session_whose_executors_cannot_write(
         (0, [], None),
     ],
 )
-def test_each_task_has_reported(planned: int, reports: list[WrittenRows], tasks: Any) -> None:
+def test_each_task_has_reported(planned: int, reports: list[TaskReport], tasks: Any) -> None:
     """Any other layout than the one that was asked for is refused."""
     if tasks is None:
         with pytest.raises(SinkError, match=f"planned {planned} tasks"):

@@ -98,7 +98,7 @@ def test_a_lock_is_recognised_by_its_text(text: str) -> None:
 )
 def test_what_stopped_a_batch_is_said_with_its_cause(text: str, cause: str) -> None:
     """In SQLite's own words first; `test_bad_days` has those that a real file brings."""
-    error = errors.explained(sqlite3.OperationalError(text), Path("f.db"), waited=5.0)
+    error = errors.explain(sqlite3.OperationalError(text), Path("f.db"), waited=5.0)
     assert type(error) is SinkError
     assert text in error.problem
     assert cause in str(error.cause)
@@ -113,7 +113,7 @@ def test_a_lock_is_said_with_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> No
         ([shown[0]._replace(stopped=True)], "by process 7 (python, stopped)", "kill -9 7"),
     ):
         monkeypatch.setattr(errors, "holders", lambda path, found=found: found)
-        error = errors.explained(LOCKED, Path("f.db"), waited=5.0)
+        error = errors.explain(LOCKED, Path("f.db"), waited=5.0)
         assert isinstance(error, SinkLockedError)
         assert problem in error.problem
         assert fix in str(error.fix)
@@ -139,6 +139,6 @@ def test_a_failed_commit_is_known_only_where_it_met_no_sync(
     """And where the transaction is surely over; else the ledger in the file must be asked."""
     monkeypatch.setattr(errors, "holders", lambda path: [])
     for rolled_back, wanted in ((True, kind), (False, OutcomeUnknownError)):
-        found = errors.at_commit(error, Path("f.db"), rolled_back=rolled_back, waited=5.0)
+        found = errors.explain_commit(error, Path("f.db"), rolled_back=rolled_back, waited=5.0)
         assert type(found) is wanted
         assert ("at COMMIT" in found.problem) is (error is REFUSED and rolled_back)
