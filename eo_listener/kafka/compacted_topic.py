@@ -138,7 +138,8 @@ class CompactedTopic:
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
-        self._require_topic(deadline)
+        if not self._follow(deadline):
+            raise KafkaError(f"topic {self.topic} does not exist", code="UNKNOWN_TOPIC_OR_PART")
         ends = self._ends(self._uncommitted, tuple(self._read), deadline)
         for partition, end in ends.items():
             if end < self._read[partition]:  # records that were committed are gone from the log
@@ -195,11 +196,6 @@ class CompactedTopic:
         for partition in sorted(topic.partitions):
             self._read.setdefault(partition, 0)
         return True
-
-    def _require_topic(self, deadline: float) -> None:
-        if not self._follow(deadline):
-            code = "UNKNOWN_TOPIC_OR_PART"
-            raise KafkaError(f"topic {self.topic} does not exist", code=code)
 
     def _forget(self, partition: int) -> None:
         self._read[partition] = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
@@ -42,10 +41,7 @@ class MemberGroups(PooledGroupStore):
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        super().__init__(
-            properties, lambda group, logs: _Member(properties, group, owned[group], logs)
-        )
+        super().__init__(properties, _Member)
 
 
 class _Member:

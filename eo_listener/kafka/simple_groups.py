@@ -7,7 +7,7 @@ number.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import Final, Protocol
@@ -28,6 +28,7 @@ from eo_listener.kafka.client import (
     to_wire,
 )
 from eo_listener.kafka.logs import GroupOffsets, Logs, group_offsets
+from eo_listener.kafka.ownership import Ownership
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Position, TopicPartition
@@ -57,17 +58,21 @@ class PooledClient(Protocol):
         """Close its connections."""
 
 
+OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
+
+
 class PooledGroupStore:
     """Base of the stores: the logs of a cluster, and a client for each of its groups.
 
     A client is opened at its first use; beyond a limit groups take turns.
     """
 
-    def __init__(
-        self, properties: Mapping[str, str], open_client: Callable[[str, Logs], PooledClient]
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
+        self._properties = properties
         self._logs = Logs(properties)
         self._open = open_client
+        # It outlives the clients, which are closed when there are too many of them.
+        self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
         self._clients: OrderedDict[str, PooledClient] = OrderedDict()
 
     def commit(
@@ -107,7 +112,9 @@ class PooledGroupStore:
         """The client of this group."""
         client = self._clients.get(group)
         if client is None:
-            client = self._clients[group] = self._open(group, self._logs)
+            owned = self._owned[group]
+            client = self._open(self._properties, group, owned, self._logs)
+            self._clients[group] = client
             self._close_idle()
         self._clients.move_to_end(group)
         return client
@@ -230,4 +237,4 @@ class SimpleGroups(PooledGroupStore):
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        super().__init__(properties, lambda group, _: GroupClient(properties, group))
+        super().__init__(properties, lambda _, group, *__: GroupClient(properties, group))

@@ -34,10 +34,7 @@ class TransactionalGroups(PooledGroupStore):
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        owned: defaultdict[str, Ownership] = defaultdict(Ownership)
-        super().__init__(
-            properties, lambda group, logs: _Transactions(properties, group, owned[group], logs)
-        )
+        super().__init__(properties, _Transactions)
 
 
 class _Transactions:

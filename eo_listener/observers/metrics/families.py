@@ -82,7 +82,12 @@ class Families:
             (),
             [((), beyond)],
         )
-        yield _log_ends(numbers, SeriesBudget(self._limit))
+        yield log_ends(
+            "topic_partition_current_offset",
+            "Log end offset when the newest batch was planned, by partition.",
+            _newest_log_ends(numbers).items(),
+            SeriesBudget(self._limit),
+        )
 
     def _say(self, beyond: int) -> None:
         if beyond and not self._warned:
@@ -118,15 +123,6 @@ def _group_offsets(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
             "Sum of the confirmed offsets of all partitions of a topic.",
         ),
         ((group, at, ends.get(group[0], {})) for group, at in numbers.group_offsets.items()),
-        budget,
-    )
-
-
-def _log_ends(numbers: Numbers, budget: SeriesBudget) -> Metric:
-    return log_ends(
-        "topic_partition_current_offset",
-        "Log end offset when the newest batch was planned, by partition.",
-        _newest_log_ends(numbers).items(),
         budget,
     )
 

@@ -40,14 +40,13 @@ def encodable(family: Metric) -> Metric:
     A name may hold half of a character: Java's strings can, and Python's from a broken locale.
     """
     for at, sample in enumerate(family.samples):
-        labels = {key: _escaped(value) for key, value in sample.labels.items()}
+        labels = {
+            key: label.encode("utf-8", "backslashreplace").decode()
+            for key, label in sample.labels.items()
+        }
         if labels != sample.labels:
             family.samples[at] = sample._replace(labels=labels)
     return family
-
-
-def _escaped(label: str) -> str:
-    return label.encode("utf-8", "backslashreplace").decode()
 
 
 def gauge(

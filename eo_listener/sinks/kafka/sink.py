@@ -10,7 +10,7 @@ from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_tr
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.errors import KafkaError, SettingsError, few
 from eo_listener.kafka.logs import Logs
-from eo_listener.kafka.target_logs import TargetLogs
+from eo_listener.kafka.range_reader import TargetLogs
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch

@@ -36,7 +36,7 @@ from eo_listener.errors import (
     few,
 )
 from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
-from eo_listener.kafka.target_logs import TargetLog, TargetLogs
+from eo_listener.kafka.range_reader import TargetLog, TargetLogs
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, Unexpected
 from eo_listener.offsets import OffsetRange, TopicPartition

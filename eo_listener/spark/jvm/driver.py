@@ -204,7 +204,7 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
             return None
         moved = not execution.committedOffsets().isEmpty()
         set_at_once = call(execution, "currentBatchId") is None
-        if not (moved and set_at_once) and _is_starting(execution):
+        if not (moved and set_at_once) and str(execution.status().message()).startswith(_STARTING):
             return None
         if not moved:
             fresh = mode is QueryMode.CONTINUOUS or query.batch() == 0
@@ -212,10 +212,6 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
         if mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS):
             return _on_disk(query)
         return _in_memory(query)
-
-
-def _is_starting(execution: Any) -> bool:
-    return str(execution.status().message()).startswith(_STARTING)
 
 
 def _in_memory(query: RunningQuery) -> LivePosition:

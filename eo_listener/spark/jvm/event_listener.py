@@ -11,6 +11,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
 from pyspark import SparkContext
@@ -36,8 +37,6 @@ class RunClaims:
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
         self._claimed: OrderedDict[str, None] = OrderedDict()
-        self._claim: Any = None
-        self._resolved = False
 
     def take(self, run_id: str) -> None:
         """Claim a run. Raises JvmError."""
@@ -47,12 +46,14 @@ class RunClaims:
         if len(self._claimed) > _KEPT:
             self._claimed.popitem(last=False)
         with asking("assign a run to this listener"):
-            if not self._resolved:
-                listener = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
-                self._claim = None if listener is None else listener.claim
-                self._resolved = True
             if self._claim is not None:
                 self._claim(run_id)
+
+    @cached_property
+    def _claim(self) -> Any:
+        """The shim's method; None without the shim."""
+        listener = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
+        return None if listener is None else listener.claim
 
     def take_from(self, progress: str) -> None:
         """Claim the run of a progress event. Raises JvmError."""

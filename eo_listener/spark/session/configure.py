@@ -69,7 +69,9 @@ def configure(
     parts = {"connector": connector, "shim": shim, "delta": delta, "iceberg": iceberg}
     if not _running_jvm_has_all(spark, parts):
         java.find(spark.oldest_java, spark.newest_java, user=f"Spark {spark.version}")
-        settings = Settings.for_builder(spark, options, arguments)
+        settings = Settings(
+            options=options, arguments=arguments, defaults=spark_defaults(spark, arguments)
+        )
         if shim:
             settings.add(JARS, [str(shim_jar.jar())])
         if connector:
@@ -89,13 +91,6 @@ class Settings:
     arguments: SubmitArguments
     options: dict[str, Any]  # the builder's own, changed in place
     defaults: Mapping[str, str]
-
-    @classmethod
-    def for_builder(
-        cls, spark: Installation, options: dict[str, Any], arguments: SubmitArguments
-    ) -> Settings:
-        """The settings of a builder that has these options. Raises SettingsError."""
-        return cls(arguments=arguments, options=options, defaults=_defaults(spark, arguments))
 
     def get(self, key: str) -> str | None:
         """The value that would win."""
@@ -197,7 +192,8 @@ def _apply(settings: Settings) -> None:
     os.environ[VARIABLE] = settings.arguments.render()
 
 
-def _defaults(spark: Installation, arguments: SubmitArguments) -> dict[str, str]:
+def spark_defaults(spark: Installation, arguments: SubmitArguments) -> dict[str, str]:
+    """Read spark-defaults.conf, or the file that the arguments name. Raises SettingsError."""
     folder = os.environ.get("SPARK_CONF_DIR") or spark.home / "conf"
     standard = Path(folder, "spark-defaults.conf")
     named = arguments.value("--properties-file")

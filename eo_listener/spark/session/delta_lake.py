@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 NAME: Final = "delta-spark"
@@ -10,6 +11,7 @@ CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 EXTENSIONS: Final = "spark.sql.extensions"
 SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 
+_MADE_FOR: Final = re.compile(rf"{NAME}_(\d+\.\d+)[-:](\d+\.\d+\.\d+)")
 _RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
 
 
@@ -33,6 +35,17 @@ def fits(delta: str, spark: str) -> bool:
         if release.startswith("3.")
         else (_minor(delta) == _minor(release))
     )
+
+
+def misfit(runtime: str, spark: str, scala: str) -> str | None:
+    """The Spark that a Delta Lake is made for, if it is not this Spark.
+
+    Of one whose name does not say it, nothing is known.
+    """
+    match = _MADE_FOR.search(runtime)
+    if match is None or (match[1] == scala and fits(match[2], spark)):
+        return None
+    return f"another Spark or Scala (Delta Lake {match[2]}, Scala {match[1]})"
 
 
 def supported() -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any
 
 from eo_listener.preflight.table_facts import ICEBERG, RuntimeFacts
 from eo_listener.spark.session import delta_lake, iceberg_runtime
-from eo_listener.spark.session.configure import JARS, PACKAGES, Settings
+from eo_listener.spark.session.configure import JARS, PACKAGES, Settings, spark_defaults
 from eo_listener.spark.session.installation import Installation
 from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
-
-_DELTA: Final = re.compile(rf"{delta_lake.NAME}_(\d+\.\d+)[-:](\d+\.\d+\.\d+)")
 
 
 def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
@@ -23,40 +20,26 @@ def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
-    settings = Settings.for_builder(spark, dict(options), arguments)
+    settings = Settings(
+        options=dict(options), arguments=arguments, defaults=spark_defaults(spark, arguments)
+    )
     jars = [file.name for file in sorted(spark.home.glob("jars/*.jar"))]
     named = [*jars, *settings.items(JARS), *settings.items(PACKAGES)]
     files = [item.rpartition("/")[2] for item in named]
-    if kind == ICEBERG:
-        name, extension = iceberg_runtime.NAME, iceberg_runtime.EXTENSION
-        coordinates, misfit = iceberg_runtime.coordinates, iceberg_runtime.misfit
-        supported = iceberg_runtime.supported()
-    else:
-        name, extension = delta_lake.NAME, delta_lake.EXTENSION
-        coordinates, misfit = delta_lake.coordinates, _misfit
-        supported = delta_lake.supported()
+    library: Any = iceberg_runtime if kind == ICEBERG else delta_lake
     lacking = []
-    if extension not in settings.items(delta_lake.EXTENSIONS):
-        lacking.append(f"{delta_lake.EXTENSIONS}={extension}")
+    if library.EXTENSION not in settings.items(delta_lake.EXTENSIONS):
+        lacking.append(f"{delta_lake.EXTENSIONS}={library.EXTENSION}")
     if kind != ICEBERG and settings.get(delta_lake.SESSION_CATALOG) is None:
         lacking.append(f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}")
     version, scala = spark.version, spark.scala
     return RuntimeFacts(
         spark=version,
         scala=scala,
-        runtime=coordinates(version, scala),
-        supported=supported,
-        installed={file: misfit(file, version, scala) for file in files if name in file},
+        runtime=library.coordinates(version, scala),
+        supported=library.supported(),
+        installed={
+            file: library.misfit(file, version, scala) for file in files if library.NAME in file
+        },
         lacking=tuple(lacking),
     )
-
-
-def _misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """The Spark that a Delta Lake is made for, if it is not this Spark.
-
-    Of one whose name does not say it, nothing is known.
-    """
-    match = _DELTA.search(runtime)
-    if match is None or (match[1] == scala and delta_lake.fits(match[2], spark)):
-        return None
-    return f"another Spark or Scala (Delta Lake {match[2]}, Scala {match[1]})"

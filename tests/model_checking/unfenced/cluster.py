@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eo_listener.kafka.target_logs import StoredRecord, TargetLog
+from eo_listener.kafka.range_reader import StoredRecord, TargetLog
 from eo_listener.model.ledger import Head
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import ledger

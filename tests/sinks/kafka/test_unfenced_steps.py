@@ -17,7 +17,7 @@ from eo_listener.errors import (
     TopicRecreatedError,
     UnfinishedBatchError,
 )
-from eo_listener.kafka.target_logs import TargetLog
+from eo_listener.kafka.range_reader import TargetLog
 from eo_listener.model.ledger import Entry, Unexpected
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import unfenced
