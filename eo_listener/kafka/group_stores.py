@@ -14,9 +14,8 @@ from eo_listener.errors import FormatError, JvmError, KafkaError, SettingsError
 from eo_listener.kafka.client import MEMBER, OUTSIDER, Client, new_client
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.member_groups import MemberGroups
-from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import OffsetProducer
-from eo_listener.kafka.simple_groups import SimpleGroups
+from eo_listener.kafka.simple_groups import Ownership, SimpleGroups
 from eo_listener.kafka.transactional_groups import TransactionalGroups
 from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.kafka_errors import NO_JAVA, NO_STORE, ONLY_SIMPLE

@@ -14,8 +14,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import MEMBER, TIMED_OUT
 from eo_listener.kafka.logs import GroupOffsets, Logs
-from eo_listener.kafka.ownership import Ownership
-from eo_listener.kafka.simple_groups import GroupClient, PooledGroupStore
+from eo_listener.kafka.simple_groups import GroupClient, Ownership, PooledGroupStore
 from eo_listener.offsets import Position, TopicPartition
 
 _STEP = 0.05

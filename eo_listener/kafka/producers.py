@@ -42,7 +42,7 @@ from eo_listener.kafka.client import (
     to_wire,
     with_defaults,
 )
-from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.simple_groups import Ownership
 from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import Position, TopicPartition
 

@@ -12,9 +12,8 @@ from eo_listener.client_config.identities import transactional_id
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import STABLE, TIMED_OUT, Client
 from eo_listener.kafka.logs import GroupOffsets, Logs, group_offsets
-from eo_listener.kafka.ownership import Ownership
 from eo_listener.kafka.producers import FENCED, OffsetProducer, Stage
-from eo_listener.kafka.simple_groups import PooledGroupStore
+from eo_listener.kafka.simple_groups import Ownership, PooledGroupStore
 from eo_listener.offsets import Position, TopicPartition
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})

@@ -11,7 +11,7 @@ from eo_listener.commit.groups.group_change import GroupChange
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import group_repair
 from eo_listener.kafka.group_repair import GroupRepair
-from eo_listener.kafka.ownership import Ownership
+from eo_listener.kafka.simple_groups import Ownership
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 
