@@ -193,9 +193,13 @@ def listed(ranges: Ranges) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOutcome:
-    """All findings; `verdict` is what they come to, in one line."""
+    """All findings; `verdict` sums them up in one line.
+
+    `only_ledgers`: ledgers were compared, but the rows of their tables were not counted.
+    """
 
     findings: tuple[PositionFinding, ...]
+    only_ledgers: bool = False
 
     @property
     def to_act_on(self) -> tuple[PositionFinding, ...]:
@@ -248,6 +252,8 @@ class AuditOutcome:
             parts.append(
                 "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
             )
+        if self.only_ledgers:
+            parts.append("rows not counted (--rows)")
         if unproved:
             parts.append(f"{unproved:,} offsets that cannot be proved")
         accepted = self.count(Harm.ACCEPTED)
@@ -262,8 +268,8 @@ class AuditOutcome:
         return ", ".join(parts)
 
 
-def outcome(findings: Iterable[PositionFinding]) -> AuditOutcome:
+def outcome(findings: Iterable[PositionFinding], *, only_ledgers: bool = False) -> AuditOutcome:
     """Sort findings: the most important come last, since a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
-    return AuditOutcome(findings=tuple(ordered))
+    return AuditOutcome(findings=tuple(ordered), only_ledgers=only_ledgers)

@@ -234,7 +234,8 @@ def _report(
                     committed = read_committed
                     findings += _rows(reader, positions, columns, advice, committed=committed)
                 break
-    result = outcome(findings)
+    only_ledgers = columns is None and bool(positions.ledgers)
+    result = outcome(findings, only_ledgers=only_ledgers)
     if as_json:
         print_json(document(positions, result))
     else:

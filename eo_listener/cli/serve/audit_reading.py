@@ -170,7 +170,8 @@ def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditR
         ledgers = tuple(_ledgers(reader, positions))
     finally:
         reader.close()
-    result = outcome([*judge_positions(positions, advice_for(request)), *reader.failures])
+    findings = [*judge_positions(positions, advice_for(request)), *reader.failures]
+    result = outcome(findings, only_ledgers=bool(ledgers))
     rows = list(side_by_side(positions))
     last = [asdict(ledger) for ledger in ledgers]
     return AuditReading(
