@@ -29,7 +29,7 @@ def main() -> int:
     try:
         first = incoming.readline()
         if not first:
-            print("the shim in Spark's driver starts eo_listener.bridge", file=sys.stderr)  # noqa: T201  # for people who type it
+            print("the shim in Spark's driver starts eo_listener.bridge", file=sys.stderr)  # noqa: T201  # shown to a user who runs it
             return 0
         hello = Hello.parse(first)
         process.log_to_driver(debug=hello.debug)

@@ -111,13 +111,8 @@ class BridgeService:
             self._settings, queries, (self._settled_runs,), shim_client=BridgeShimClient(jvm)
         )
         self._settled_runs.start(self._service.waiting)
-        jvm.send(
-            messages.greeting(
-                package=__version__,
-                flush=self._settings.flush_timeout,
-                timeout=self._settings.bridge_timeout,
-            )
-        )
+        flush, timeout = self._settings.flush_timeout, self._settings.bridge_timeout
+        jvm.send(messages.greeting(package=__version__, flush=flush, timeout=timeout))
 
     def listen(self) -> float:
         """Serve until the driver ends or is gone; return the time left, in seconds.

@@ -112,7 +112,7 @@ class CheckpointTracker:
     def on_reading(self, reading: Reading, now: float, *, final: bool = False) -> Step:
         """Take a reading in, and return what is to be done."""
         if reading.unreachable is not None:
-            return self._unreachable(reading)
+            return self._unreachable(reading.unreachable)
         self._unanswered = 0
         reached = self._notices.resolve(NoticeKind.UNREACHABLE, "can be read again")
         if not self.doubtful(reading):
@@ -137,9 +137,7 @@ class CheckpointTracker:
             return last is not None
         return durable.batch < last.batch or (durable.batch == last.batch and durable != last)
 
-    def _unreachable(self, reading: Reading) -> Step:
-        error = reading.unreachable
-        assert error is not None  # noqa: S101  # the caller's condition, for mypy
+    def _unreachable(self, error: StorageError) -> Step:
         self._unanswered += 1
         longest = max(_LONGEST_PAUSE, self._interval)
         fix = f"{error.fix or 'check the storage'}; it is read again, at growing intervals"

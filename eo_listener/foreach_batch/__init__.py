@@ -1,4 +1,4 @@
-"""Writes each batch of a query to each of its sinks once, and chooses where a query begins.
+"""Writes each batch of a query to each of its sinks once, and chooses the start of a query.
 
 How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 
@@ -36,7 +36,7 @@ A partition without a head (`batch_guard`):
 - An empty range moves no head, but it creates a missing one. So a partition that loses its first
   records before the first batch with data shows as a gap, and not as FIRST.
 
-What counts and what does not:
+Facts that count, and facts that do not:
 
 - A batch's number is not used, with two exceptions. A batch without any new offset still has rows
   when the watermark of a stateful query moves. Its ranges say nothing, so there, and only there,

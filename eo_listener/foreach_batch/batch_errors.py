@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from eo_listener.errors import few
 from eo_listener.foreach_batch.batch_error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
@@ -11,7 +12,6 @@ from eo_listener.model.ledger_place import LedgerPlace, literal
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-_SHOWN = 5  # partitions named in an error
 _AT_ONCE = "--execute"
 
 
@@ -81,20 +81,14 @@ class BatchErrors:
             move=move,
             accept=accept,
         )
+        named = [
+            f"{tp} {offset_range}" + (f" ({note})" if note else "")
+            for tp, (offset_range, note) in sorted(reported.items())
+        ]
         raise error(
             f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {text.problem}: "
-            f"{_few(reported)}",
+            f"{few(named)}",
             ranges={tp: offset_range for tp, (offset_range, _) in reported.items()},
             cause=text.cause,
             fix=fix + loses,
         )
-
-
-def _few(reported: dict[TopicPartition, tuple[OffsetRange, str]]) -> str:
-    """Name the first few, and how many there are."""
-    named = [
-        f"{tp} {offset_range}" + (f" ({note})" if note else "")
-        for tp, (offset_range, note) in sorted(reported.items())[:_SHOWN]
-    ]
-    more = f" and {len(reported) - _SHOWN} more partitions" if len(reported) > _SHOWN else ""
-    return ", ".join(named) + more

@@ -86,14 +86,9 @@ class QueryPlanReader:
                 "must be the query's own",
                 self._location,
             )
-            run_id = _run_of(Checkpoint(self._location).query_id())
+            # One id for all exactly_once(...) of a query's function: Spark Connect starts a process
+            # for the function with each start of a query.
+            query_id = Checkpoint(self._location).query_id()
+            run_id = str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))
             self._files = CheckpointPlans(self._location, run_id, snapshot)
         return self._files
-
-
-def _run_of(query_id: str) -> str:
-    """One id for all exactly_once(...) of a query's function.
-
-    Spark Connect starts a process for the function with each start of a query.
-    """
-    return str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))

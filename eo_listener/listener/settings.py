@@ -74,7 +74,7 @@ class Settings:
     def from_arguments(
         cls,
         *,
-        bootstrap_servers: str | None = None,
+        bootstrap_servers: object = None,
         kafka: Mapping[str, str] = MappingProxyType({}),
         mode: str = "simple",
         guard: str = "withhold",
@@ -90,7 +90,12 @@ class Settings:
             )
         properties = dict(kafka)
         if bootstrap_servers is not None:
-            properties[_SERVERS] = _servers(bootstrap_servers)
+            if not isinstance(bootstrap_servers, str) or not bootstrap_servers.strip():
+                raise SettingsError(
+                    f"bootstrap_servers must be host:port, got {bootstrap_servers!r}",
+                    fix="Give 'host:9092'; separate several with commas",
+                )
+            properties[_SERVERS] = bootstrap_servers
         return cls(
             kafka=MappingProxyType(properties),
             mode=choice(CommitMode, "mode", mode),
@@ -147,15 +152,6 @@ def require_texts(properties: Mapping[Any, Any]) -> None:
                 f"the names and values in kafka must be strings; the property {name!r} is not",
                 fix="Write names and values as strings, as librdkafka documents them",
             )
-
-
-def _servers(servers: object) -> str:
-    if not isinstance(servers, str) or not servers.strip():
-        raise SettingsError(
-            f"bootstrap_servers must be host:port, got {servers!r}",
-            fix="Give 'host:9092'; separate several with commas",
-        )
-    return servers
 
 
 def _text(_key: str, text: str) -> str:

@@ -23,7 +23,7 @@ And of exactly_once and its sinks, between Spark's plan and its commit log:
                            (Iceberg: those of an upsert; there is a branch for the batch)
     sink.letters-staged    Iceberg: the dead letters of the batch are on a branch of their own, and
                            nothing of it in the table
-    sink.fenced            Kafka: an older driver can do nothing any more; the ledger is not read
+    sink.fenced            Kafka: an older driver can no longer do anything; the ledger is not read
     sink.ledger-read       Kafka: it is compared next; the transaction is not begun
     sink.begun             the transaction is open, and holds the store's lock (Kafka without
                            transactions: the ends of its target are stored; Iceberg: there is a

@@ -16,7 +16,7 @@ COMMITS: Final = 10
 """How many commits a window holds, as Burrow's `intervals`."""
 
 _READINGS: Final = 10  # without a commit, before a group counts as stopped
-_FEW: Final = 3  # commits before it is said that lag does not decrease
+_FEW: Final = 3  # commits before a verdict that lag does not decrease
 
 
 class LagVerdict(Enum):

@@ -172,7 +172,7 @@ class Sink(Protocol):
     def per_partition(self) -> bool: ...
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the durable heads of `query`. Creates the ledger if there is none.
+        """Read the durable heads of `query`. Creates a missing ledger.
 
         Raises SinkError when the store cannot be asked.
         """

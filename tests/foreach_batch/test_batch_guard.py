@@ -399,7 +399,7 @@ def test_an_error_of_many_partitions_stays_short() -> None:
     ranges = {TopicPartition("t", number): (7, 9) for number in range(1000)}
     raised = refused(GapError, plan_of(ranges), {tp: head_of(0, 5) for tp in ranges})
     assert len(str(raised)) < 800
-    assert "t-4 5..7 and 995 more partitions" in str(raised)
+    assert "t-4 5..7 and 995 more" in str(raised)
     assert len(raised.ranges) == 1000
     few = dict(list(ranges.items())[:5])
     assert "t-4 5..7. " in str(refused(GapError, plan_of(few), {tp: head_of(0, 5) for tp in few}))

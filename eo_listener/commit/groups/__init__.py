@@ -32,11 +32,11 @@ How much is sent:
   UNKNOWN since). So a request has at most 1,000 partitions and 500 KB, half as many after such an
   answer, and a snapshot 2,000. 20,000 partitions take about 8 s on a busy machine.
 - A group plans only the partitions that changed, takes those that have waited longest until a
-  request is full, and keeps partitions apart that only wait for a retry. What was served goes
-  behind all others, partitions in their group and groups in their cluster: if a batch arrives
-  before all parts of the last one are committed, any fixed order would leave the same partitions
-  behind forever. Groups with fewer failures go first, but no more than ten requests before the one
-  that has waited longest.
+  request is full, and keeps partitions apart that only wait for a retry. A partition that was
+  served goes behind the others of its group, a group behind those of its cluster: if a batch
+  arrives before all parts of the last one are committed, any fixed order would leave the same
+  partitions behind forever. Groups with fewer failures go first, but no more than ten requests
+  before the one that has waited longest.
 
 Requests of unknown outcome:
 

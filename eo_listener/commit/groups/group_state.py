@@ -379,7 +379,17 @@ class GroupState:
 
     def _fence(self, code: str) -> tuple[Event, ...]:
         self._fenced = True
-        return (self._events.fenced(code, self._forget(tuple(self._partitions))),)
+        reason, abandoned = explain(code), self._forget(tuple(self._partitions))
+        return (
+            CommitterFenced(
+                cluster=self._events.cluster,
+                group=self._group,
+                code=code,
+                cause=reason.cause,
+                fix=reason.fix,
+                offsets=abandoned,
+            ),
+        )
 
     def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
         """The first offset of each log, as it was known by then."""
@@ -568,24 +578,6 @@ class GroupEvents:
             offsets=as_offsets(positions),
             obstacles=Offsets(obstacles),
             writer=writer,
-        )
-
-    def fenced(self, code: str, abandoned: Offsets) -> CommitterFenced:
-        """Another committer has taken over."""
-        reason = explain(code)
-        return CommitterFenced(
-            cluster=self.cluster,
-            group=self.group,
-            code=code,
-            cause=reason.cause,
-            fix=reason.fix,
-            offsets=abandoned,
-        )
-
-    def recreated(self, topic: str, was: str, now: str, waiting: Offsets) -> TopicRecreated:
-        """A topic is not the one it was."""
-        return TopicRecreated(
-            cluster=self.cluster, group=self.group, topic=topic, was=was, now=now, offsets=waiting
         )
 
     def finding(

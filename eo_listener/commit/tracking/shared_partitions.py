@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
@@ -11,7 +10,8 @@ from eo_listener.events import PartitionsShared
 from eo_listener.offsets import TopicPartition
 
 
-class _RunOffsets(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _RunOffsets:
     """The position of one run in one group."""
 
     query: str

@@ -167,10 +167,8 @@ class QueryTracker:
                 self._set_newest(started.query_id, started.run_id, moment.now)
                 self._run_of(started.query_id, started.run_id, started.name, moment.now)
         # First the runs that have ended: afterwards they no longer hold up those begun since.
-        last = tuple(events for events in buffered.runs if events.newest.run_id in buffered.ended)
-        rest = tuple(
-            events for events in buffered.runs if events.newest.run_id not in buffered.ended
-        )
+        last = [run for run in buffered.runs if run.newest.run_id in buffered.ended]
+        rest = [run for run in buffered.runs if run.newest.run_id not in buffered.ended]
         self.unserved = tuple(events.newest for events in (*last, *rest))
         self._read_all(last, moment)
         for run_id in buffered.ended:
