@@ -186,11 +186,3 @@ class Advice:
         """See whose transactions are open on topics, and how each is ended."""
         named = [word for topic in sorted(set(topics)) for word in ("--topic", topic)]
         return self.cluster.show_transactions(*named)
-
-    def show_transactions_on(self, group: str) -> str:
-        """See whose transactions are open on a group and its topics, and how each is ended."""
-        return self.cluster.show_transactions("--group", group)
-
-    def preflight(self, topic: str) -> str:
-        """See what the client may do with a topic."""
-        return self.cluster.typed(["preflight"], ["-t", topic])

@@ -123,7 +123,7 @@ class _GroupCheck:
             yield PositionFindingKind.GROUP_UNSTABLE.finding(
                 self.about,
                 "a transaction that commits to it is open",
-                fix=self._advice.show_transactions_on(self._group.name),
+                fix=self._advice.cluster.show_transactions("--group", group.name),
             )
         yield from self._writers()
         yield from self._lacking()

@@ -142,13 +142,14 @@ def _gone(offsets: Ends, source: SourcePositions, advice: Advice) -> Findings:
         of_topic = [tp for tp in gone if tp.topic == topic]
         whole = topic not in topics
         text = "it does not exist" if whole else f"it lacks partition {few(map(str, of_topic))}"
+        preflight = advice.cluster.typed(["preflight"], ["-t", topic])
         yield PositionFindingKind.TOPIC_GONE.finding(
             f"topic {topic}",
             f"{text}, but a checkpoint, group or ledger holds positions in it",
             cause="it was deleted, the client may not Describe it, or this is another cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
-            fix=f"check -b and the client's permissions: {advice.preflight(topic)}",
+            fix=f"check -b and the client's permissions: {preflight}",
             ranges=single({tp: OffsetRange(offsets[tp], offsets[tp]) for tp in of_topic}),
         )
 

@@ -35,18 +35,6 @@ from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.argument_checks import choice, require_seconds
 from eo_listener.observers.log import EventLogger
 
-Once = Annotated[
-    bool, typer.Option("--once", help="Commit the offsets that are durable now, then exit.")
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        help="With --once: seconds for the whole run, half of them for reading storage. "
-        "Default: 60."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="With --once: print one JSON document.")]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TargetOptions:
@@ -189,9 +177,19 @@ def follow(
     *,
     named: TargetOptions,
     how: ServiceOptions,
-    once: Once = False,
-    timeout: Timeout = None,
-    as_json: Json = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Commit the offsets that are durable now, then exit.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="With --once: seconds for the whole run, half of them for reading storage. "
+            "Default: 60."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --once: print one JSON document.")
+    ] = False,
 ) -> None:
     """Commit for queries, from their checkpoints alone.
 

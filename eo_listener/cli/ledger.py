@@ -17,6 +17,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from eo_listener.audit.intervals import size
 from eo_listener.cli import completion
 from eo_listener.cli.java_client import Clients, java_transactions
 from eo_listener.cli.options import (
@@ -67,9 +68,7 @@ _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
 Address = Annotated[
     str,
     typer.Argument(
-        metavar="LEDGER",
-        autocompletion=completion.ledger,
-        help=f"{FORMS}. kafka:TOPIC needs -b.",
+        metavar="LEDGER", autocompletion=completion.ledger, help=f"{FORMS}. kafka:TOPIC needs -b."
     ),
 ]
 
@@ -176,11 +175,7 @@ def rename(
     steps.conclude(
         f"{counted(len(plan.heads), 'head')} and their history",
         "renamed",
-        {
-            "from": plan.old._asdict(),
-            "to": plan.new._asdict(),
-            "heads": len(plan.heads),
-        },
+        {"from": plan.old._asdict(), "to": plan.new._asdict(), "heads": len(plan.heads)},
     )
 
 
@@ -219,12 +214,7 @@ def accept(
     steps.conclude(
         f"the gap {offsets} of {tp}",
         "accepted",
-        {
-            **key._asdict(),
-            **tp._asdict(),
-            "gap": list(offsets),
-            **given_up.document(),
-        },
+        {**key._asdict(), **tp._asdict(), "gap": list(offsets), **given_up.document()},
     )
 
 
@@ -249,43 +239,36 @@ class GapInLog:
 
     @property
     def in_log(self) -> OffsetRange | None:
-        """The part of the gap that the log still has, or None."""
-        if self.log is None or self.gap.until <= self.log.start:
+        """The part of the gap that the log still has, perhaps empty; None without a log."""
+        if self.log is None:
             return None
-        return OffsetRange(max(self.gap.start, self.log.start), self.gap.until)
+        start = max(self.gap.start, min(self.log.start, self.gap.until))
+        return OffsetRange(start, self.gap.until)
 
     @property
-    def lines(self) -> tuple[str, ...]:
+    def lines(self) -> list[str]:
         """Describe the offsets to give up."""
-        count = self.gap.until - self.gap.start
-        given_up = f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"
-        in_log = self.in_log
-        if self.log is None:
-            return (given_up, f"not compared with the source's log: {self.unknown}")
-        if in_log is None:
-            later = OffsetRange(self.gap.until, self.log.start)
-            lines = [given_up, "Kafka has deleted all of these records"]
-            if later.start < later.until:
-                lines.append(f"the log begins at {later.until}: {later} will be another gap")
-            return tuple(lines)
-        count = in_log.until - in_log.start
-        return (
-            given_up,
-            f"Kafka still has {count:,} of these offsets, {in_log}: no batch will read them",
-        )
+        count = size([self.gap])
+        lines = [f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"]
+        if self.log is None or self.in_log is None:
+            return [*lines, f"not compared with the source's log: {self.unknown}"]
+        remaining = size([self.in_log])
+        if remaining:
+            still = f"{remaining:,} of these offsets, {self.in_log}"
+            return [*lines, f"Kafka still has {still}: no batch will read them"]
+        lines.append("Kafka has deleted all of these records")
+        later = OffsetRange(self.gap.until, self.log.start)
+        if later.start < later.until:
+            lines.append(f"the log begins at {later.until}: {later} will be another gap")
+        return lines
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document; `in_log` is None if it was not compared, `not_compared` is the
         reason.
         """
-        in_log = self.in_log
         return {
-            "offsets": self.gap.until - self.gap.start,
-            "in_log": None
-            if self.log is None
-            else 0
-            if in_log is None
-            else in_log.until - in_log.start,
+            "offsets": size([self.gap]),
+            "in_log": None if self.in_log is None else size([self.in_log]),
             "not_compared": self.unknown or None,
         }
 

@@ -447,12 +447,8 @@ class PositionReader:
         return None if reached is None else describer
 
     def _groups(self, cluster: ClusterDescriber) -> dict[str, GroupFacts]:
-        facts_by_name: dict[str, GroupFacts] = {}
-        for name in self._request.groups:
-            facts = self._held(cluster.group(name))
-            if facts is not None:
-                facts_by_name[name] = facts
-        return facts_by_name
+        facts = {name: self._held(cluster.group(name)) for name in self._request.groups}
+        return {name: group for name, group in facts.items() if group is not None}
 
     def _held(self, facts: GroupFacts) -> GroupFacts | None:
         """The same; None if its offsets could not be read, which is a failure."""

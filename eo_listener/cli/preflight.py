@@ -37,7 +37,7 @@ from eo_listener.model.argument_checks import require_one_of, require_seconds
 from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.preflight import child_process
 from eo_listener.preflight.facts import SinkPlan
-from eo_listener.preflight.findings import CheckFinding, problem, to_act_on
+from eo_listener.preflight.findings import CheckFinding, described, problem, to_act_on
 from eo_listener.preflight.local_checks import judge_local
 from eo_listener.preflight.request import Request
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
@@ -315,10 +315,9 @@ def _check(request: Request) -> child_process.Answer:
 
 
 def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
-    cause = f" ({error.cause})" if error.cause else ""
     return problem(
         f"cluster {request.properties['bootstrap.servers']}",
-        f"{error.problem}{cause}",
+        described(error),
         f"{error.fix or 'Check the permissions of this client'} (-b/--bootstrap-server, -X)",
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -47,12 +47,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-class _Opened(NamedTuple):
-    reader: TransactionReader
-    repair: TransactionRepair
-    commands: Commands
 
 
 @app.command(name="list", epilog="Example: eo-listener txn list -b localhost:9092 --topic delays")
@@ -104,10 +98,11 @@ def list_(
 
 
 @app.command(
+    name="abort",
     epilog="Example: eo-listener txn abort -b localhost:9092 "
-    "--transactional-id eo-listener/delays/flights --execute"
+    "--transactional-id eo-listener/delays/flights --execute",
 )
-def abort(
+def abort_(
     servers: BootstrapServers,
     transactional_id: Annotated[
         str, typer.Option(help="End this id's open transaction by fencing its producer.")
@@ -136,20 +131,23 @@ def abort(
     require_names("transactional id", [transactional_id])
     with _opened(servers, properties, clients) as (reader, repair, _):
         transaction = _open_of(reader, transactional_id)
-        remaining: Mapping[str, str] | None = None
+        not_ended: Mapping[str, str] | None = None
         if transaction is not None and execute:
             time.sleep(watch)
-            unchanged = _unchanged(
-                transaction, _open_of(reader, transactional_id), watch, live=live
-            )
-            remaining = None if unchanged is None else repair.fence(transactional_id, unchanged)
+            later = _open_of(reader, transactional_id)
+            unchanged = _unchanged(transaction, later, watch, live=live)
+            not_ended = None if unchanged is None else repair.fence(transactional_id, unchanged)
+    abort = Abort(
+        transactional_id=transactional_id,
+        transaction=transaction,
+        executed=execute,
+        not_ended=not_ended,
+    )
     if as_json:
-        print_json(abort_document(transactional_id, transaction, remaining, executed=execute))
+        print_json(abort.document())
     else:
-        print_abort(
-            console(), transactional_id, transaction, remaining, _now_ms(), executed=execute
-        )
-    if remaining:
+        abort.print(console(), _now_ms())
+    if not_ended:
         raise typer.Exit(ExitCode.UNREACHABLE)
 
 
@@ -220,7 +218,9 @@ def _exit_status(reading: TransactionReading, now_ms: int) -> int:
 
 
 @contextmanager
-def _opened(servers: str, arguments: list[str] | None, clients: Path | None) -> Iterator[_Opened]:
+def _opened(
+    servers: str, arguments: list[str] | None, clients: Path | None
+) -> Iterator[tuple[TransactionReader, TransactionRepair, Commands]]:
     properties = as_properties(servers, arguments)
     with (
         java_transactions(properties, clients) as transactions,
@@ -228,7 +228,7 @@ def _opened(servers: str, arguments: list[str] | None, clients: Path | None) -> 
     ):
         repair = TransactionRepair(properties, transactions, reader.stable)
         more = () if clients is None else ("--kafka-clients", str(clients))
-        yield _Opened(reader, repair, Commands(ClusterCommands.from_properties(properties), more))
+        yield reader, repair, Commands(ClusterCommands.from_properties(properties), more)
 
 
 _SHOWN: Final = 10  # partitions of a transaction, its commands, and partitions that are held up
@@ -307,51 +307,45 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
     }
 
 
-def print_abort(
-    out: Console,
-    transactional_id: str,
-    transaction: OpenTransaction | None,
-    remaining: Mapping[str, str] | None,
-    now_ms: int,
-    *,
-    executed: bool,
-) -> None:
-    """Print what an abort did, or would do; `left` is None if it did nothing."""
-    if transaction is None:
-        print_line(out, f"nothing to end: {transactional_id!r} has no open transaction")
-        return
-    then = [] if executed else [("then", consequence(transaction))]
-    _print_facts(out, [*_facts(transaction, now_ms), *then])
-    if not executed:
-        print_line(out, "dry run, nothing was changed. To end it, add --execute")
-    elif remaining is None:
-        print_line(out, "it has since ended by itself: nothing was changed")
-    elif remaining:
-        for place, reason in remaining.items():
-            print_line(out, f"{place}: {reason}")
-        print_line(out, "to see if the rest ends: eo-listener txn list")
-    else:
-        print_line(out, "ended: leaders and coordinator no longer have it")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """An abort of the transaction that an id has open, if it has one."""
 
+    transactional_id: str
+    transaction: OpenTransaction | None
+    executed: bool
+    #: The places in which it has not ended, with the reasons; None if nothing was done.
+    not_ended: Mapping[str, str] | None
 
-def abort_document(
-    transactional_id: str,
-    transaction: OpenTransaction | None,
-    remaining: Mapping[str, str] | None,
-    *,
-    executed: bool,
-) -> dict[str, Any]:
-    """Return the same as JSON; `not_ended` lists the places in which it has not ended, with the
-    reasons.
-    """
-    return {
-        "transactional_id": transactional_id,
-        "transaction": transaction and _document(transaction),
-        "consequence": transaction and consequence(transaction),
-        "executed": executed,
-        "ended": remaining is not None and not remaining,
-        "not_ended": remaining,
-    }
+    def print(self, out: Console, now_ms: int) -> None:
+        """Print what was done, or would be done."""
+        transaction = self.transaction
+        if transaction is None:
+            print_line(out, f"nothing to end: {self.transactional_id!r} has no open transaction")
+            return
+        then = [] if self.executed else [("then", consequence(transaction))]
+        _print_facts(out, [*_facts(transaction, now_ms), *then])
+        if not self.executed:
+            print_line(out, "dry run, nothing was changed. To end it, add --execute")
+        elif self.not_ended is None:
+            print_line(out, "it has since ended by itself: nothing was changed")
+        elif self.not_ended:
+            for place, reason in self.not_ended.items():
+                print_line(out, f"{place}: {reason}")
+            print_line(out, "to see if the rest ends: eo-listener txn list")
+        else:
+            print_line(out, "ended: leaders and coordinator no longer have it")
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            "transactional_id": self.transactional_id,
+            "transaction": self.transaction and _document(self.transaction),
+            "consequence": self.transaction and consequence(self.transaction),
+            "executed": self.executed,
+            "ended": self.not_ended is not None and not self.not_ended,
+            "not_ended": self.not_ended,
+        }
 
 
 def consequence(transaction: OpenTransaction) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from eo_listener.audit.position_finding import Severity
-from eo_listener.errors import FormatError
+from eo_listener.errors import EoListenerError, FormatError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,8 @@ class CheckFinding:
     def parse(cls, document: Mapping[str, object]) -> CheckFinding:
         """Read that form back. Raises FormatError."""
         try:
-            return cls(
-                level=Severity(document["level"]),
-                about=str(document["about"]),
-                what=str(document["what"]),
-                advice=str(document["advice"]),
-            )
+            about, what, advice = (str(document[name]) for name in ("about", "what", "advice"))
+            return cls(level=Severity(document["level"]), about=about, what=what, advice=advice)
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"cannot read a finding of the preflight ({type(error).__name__})",
@@ -69,6 +65,16 @@ def warning(about: str, what: str, advice: str) -> CheckFinding:
 def problem(about: str, what: str, advice: str) -> CheckFinding:
     """This is wrong."""
     return CheckFinding(level=Severity.PROBLEM, about=about, what=what, advice=advice)
+
+
+def failed(about: str, error: EoListenerError) -> CheckFinding:
+    """This could not be used or read, for the reason in an error."""
+    return problem(about, described(error), error.fix or "")
+
+
+def described(error: EoListenerError) -> str:
+    """Return the problem of an error, with its cause in brackets."""
+    return f"{error.problem} ({error.cause})" if error.cause else error.problem
 
 
 def to_act_on(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:

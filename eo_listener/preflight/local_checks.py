@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eo_listener.errors import EoListenerError, install
-from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
+from eo_listener.preflight.findings import Findings, described, failed, fine, note, problem, warning
 
 _ABOUT: Final = "this machine"
 _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)(?:\.jar)?")
@@ -48,7 +48,7 @@ def judge_local(facts: LocalFacts) -> Findings:
         f"eo-listener {facts.version}, Python {facts.python}, {facts.kafka_client}",
     )
     if facts.spark_error is not None:
-        yield _failed(facts.spark_error)
+        yield failed(_ABOUT, facts.spark_error)
     elif facts.spark is not None:
         yield from _spark(facts)
     else:
@@ -58,9 +58,9 @@ def judge_local(facts: LocalFacts) -> Findings:
             f"{install('spark')}, if a query runs on this machine",
         )
     if facts.java_error is not None and facts.spark is None and facts.spark_error is None:
-        yield note(_ABOUT, _text(facts.java_error), facts.java_error.fix or "")
+        yield note(_ABOUT, described(facts.java_error), facts.java_error.fix or "")
     elif facts.java_error is not None:
-        yield _failed(facts.java_error)
+        yield failed(_ABOUT, facts.java_error)
     elif facts.java is not None:
         yield fine(_ABOUT, f"Java {facts.java} fits")
     yield from _shim(facts)
@@ -98,7 +98,7 @@ def _spark(facts: LocalFacts) -> Findings:
 
 def _shim(facts: LocalFacts) -> Findings:
     if facts.shim_error is not None:
-        yield _failed(facts.shim_error)
+        yield failed(_ABOUT, facts.shim_error)
     elif facts.shim is not None:
         if f"-{facts.version}.jar" in facts.shim:
             yield fine(_ABOUT, f"the shim exists: {facts.shim}")
@@ -116,11 +116,3 @@ def _shim(facts: LocalFacts) -> Findings:
             "jars added with spark.jars",
             'remove it there; configure() or --jars "$(eo-listener jar)" adds it',
         )
-
-
-def _failed(error: EoListenerError) -> CheckFinding:
-    return problem(_ABOUT, _text(error), error.fix or "")
-
-
-def _text(error: EoListenerError) -> str:
-    return f"{error.problem} ({error.cause})" if error.cause else error.problem

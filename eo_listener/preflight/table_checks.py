@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from eo_listener.errors import EoListenerError, few
+from eo_listener.errors import few
 from eo_listener.model.ledger import StoredLedger
-from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
+from eo_listener.preflight.findings import (
+    CheckFinding,
+    Findings,
+    failed,
+    fine,
+    note,
+    problem,
+    warning,
+)
 from eo_listener.preflight.table_facts import (
     DELTA,
     ICEBERG,
@@ -78,7 +86,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
     if facts.release:
         yield _iceberg_release(about, facts)
     if facts.error is not None:
-        yield _failed(about, facts.error)
+        yield failed(about, facts.error)
         return
     if facts.store == "hadoop":
         yield warning(
@@ -110,7 +118,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
     if facts.release:
         yield fine(about, f"Delta Lake {facts.release}")
     if facts.error is not None:
-        yield _failed(about, facts.error)
+        yield failed(about, facts.error)
         return
     if not facts.lasting:
         yield warning(
@@ -133,7 +141,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
 def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
     """Report the table's ledgers of the query, and of others."""
     if facts.error is not None:
-        yield _failed(about, facts.error)
+        yield failed(about, facts.error)
         return
     ledgers = {ledger.key.query: ledger for ledger in facts.stored}
     if not ledgers:
@@ -237,7 +245,7 @@ def _storage(about: str, storage: Storage | None) -> Findings:
 
 def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findings:
     properties = facts.properties
-    if facts.wap is not None and _is_true(properties.get(_WAP)):
+    if facts.wap is not None and _lowered(properties.get(_WAP)) == "true":
         yield problem(
             about,
             f"it has {_WAP}, and the session has {facts.wap}: rows would not be written to the "
@@ -260,7 +268,7 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
         )
     versions = properties.get(_METADATA_KEPT, "")
     most = int(versions) if versions.isdigit() else _KEPT_BY_ITSELF
-    if _is_true(properties.get(_DELETES_METADATA)) and most < _KEPT_BY_ITSELF:
+    if _lowered(properties.get(_DELETES_METADATA)) == "true" and most < _KEPT_BY_ITSELF:
         yield warning(
             about,
             f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
@@ -268,7 +276,7 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
             "was rolled back, and the query would stop",
             f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
-    elif not _is_true(properties.get(_DELETES_METADATA)):
+    elif _lowered(properties.get(_DELETES_METADATA)) != "true":
         yield note(
             about,
             "older metadata files are never deleted, three files for each batch",
@@ -277,7 +285,7 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
 
 
 def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Findings:
-    if _is_true(properties.get(APPEND_ONLY)):
+    if _lowered(properties.get(APPEND_ONLY)) == "true":
         yield note(
             about,
             f"it has {APPEND_ONLY}: an upsert that changes a row fails",
@@ -287,7 +295,7 @@ def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Fi
     if mapping != "none":
         yield fine(about, f"it has {COLUMN_MAPPING}={mapping}: columns are matched by name")
     retention = properties.get(LOG_RETENTION)
-    if retention is None or _is_false(properties.get(LOG_CLEANUP)):
+    if retention is None or _lowered(properties.get(LOG_CLEANUP)) == "false":
         return
     age = _age(retention)
     if age is None:
@@ -316,14 +324,5 @@ def _parent(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _is_true(value: str | None) -> bool:
-    return (value or "").strip().lower() == "true"
-
-
-def _is_false(value: str | None) -> bool:
-    return (value or "").strip().lower() == "false"
-
-
-def _failed(about: str, error: EoListenerError) -> CheckFinding:
-    text = f"{error.problem} ({error.cause})" if error.cause else error.problem
-    return problem(about, text, error.fix or "")
+def _lowered(value: str | None) -> str:
+    return (value or "").strip().lower()

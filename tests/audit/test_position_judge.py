@@ -423,8 +423,8 @@ def test_commands_quote_and_name_what_they_need() -> None:
         asked.commit_checkpoint("-g", rewind=True),
         asked.show_checkpoint(),
         asked.show_transactions(["-t"]),
-        asked.show_transactions_on("-g"),
-        asked.preflight("-t"),
+        asked.cluster.show_transactions("--group", "-g"),
+        asked.cluster.typed(["preflight"], ["-t", "-t"]),
         *(asked.accept_gap(at, odd, TP, OffsetRange(1, 2)) for at in _ADDRESSES),
         *(asked.rename_ledger(at, key, odd) for at in _ADDRESSES),
     ):

@@ -211,7 +211,7 @@ def run(kafka: Kafka, *words: str) -> Result:
 
     @contextmanager
     def opened(*_: object) -> Iterator[object]:
-        yield txn._Opened(kafka, kafka, COMMANDS)  # type: ignore[arg-type]  # stands in for both
+        yield kafka, kafka, COMMANDS
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(txn, "_opened", opened)

@@ -5,11 +5,10 @@ reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from eo_listener.audit.advice import commits_at_once
-from eo_listener.audit.position_finding import Harm, PositionFinding, Severity, outcome
+from eo_listener.audit.position_finding import Harm, PositionFinding, outcome
 from eo_listener.audit.position_judge import judge_positions
 from eo_listener.audit.positions import LedgerPositions, Positions
 from eo_listener.cli.audit import advice_for, cells, document, headings, shown_rows, side_by_side
@@ -115,37 +114,14 @@ def _add(batch: WholeBatch, part: WholeBatch) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownFinding:
-    """One finding. `cause` and `fix` are empty if no action is needed."""
-
-    severity: Severity
-    about: str
-    what: str
-    cause: str
-    fix: str
-    at_once: bool
-
-    @classmethod
-    def of(cls, finding: PositionFinding) -> ShownFinding:
-        """Return the displayed part of a finding."""
-        return cls(
-            severity=finding.severity,
-            about=finding.about,
-            what=finding.what,
-            cause=finding.cause if finding.matters else "",
-            fix=finding.fix if finding.matters else "",
-            at_once=finding.matters and commits_at_once(finding.fix),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReading:
     """An audit."""
 
     #: The document of `eo-listener audit`, with the last batches.
     document: dict[str, Any]
     verdict: str
-    findings: tuple[ShownFinding, ...]
+    #: The findings, without their ranges.
+    findings: tuple[PositionFinding, ...]
     headings: tuple[str, ...]
     #: The cells of some partitions; True marks a partition that has a finding to act on.
     rows: tuple[tuple[tuple[str, ...], bool], ...]
@@ -177,7 +153,7 @@ def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditR
     return AuditReading(
         document={**document(positions, result), "last_batches": last},
         verdict=result.verdict,
-        findings=tuple(map(ShownFinding.of, result.findings)),
+        findings=tuple(replace(finding, ranges={}) for finding in result.findings),
         headings=tuple(headings(positions)),
         rows=tuple((tuple(cells(positions, row)), bad) for row, bad in shown_rows(rows, result)),
         partitions=len(rows),

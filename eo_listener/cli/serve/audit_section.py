@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from eo_listener.audit.position_finding import Severity
-from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, ShownFinding, WholeBatch
-from eo_listener.cli.serve.elements import cut, node, number, table
+from eo_listener.audit.advice import commits_at_once
+from eo_listener.audit.position_finding import PositionFinding, Severity
+from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, WholeBatch
+from eo_listener.cli.serve.elements import cut, excess, node, number, table
 from eo_listener.errors import counted
 
 _FINDINGS: Final = 50
 _LEDGERS: Final = 20
 _TEXT: Final = 4_000  # characters of a finding's text
-_TO_ACT_ON: Final = (Severity.WARNING, Severity.PROBLEM)
 _KINDS: Final = {
     Severity.FINE: "good",
     Severity.NOTE: "",
@@ -25,7 +25,7 @@ _KINDS: Final = {
 
 def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
     """The verdict and the findings that need action, the gravest first; nothing without any."""
-    wrong = [finding for finding in reversed(audit.findings) if finding.severity in _TO_ACT_ON]
+    wrong = [finding for finding in reversed(audit.findings) if finding.matters]
     if not wrong:
         return
     yield node("p", node("strong", f"audit: {audit.verdict}", cls="bad"))
@@ -37,7 +37,7 @@ def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
 
 def audit_section(audit: AuditReading) -> Element:
     """The verdict, what is as it should be, positions, and the last batches of each ledger."""
-    rest = [finding for finding in reversed(audit.findings) if finding.severity not in _TO_ACT_ON]
+    rest = [finding for finding in reversed(audit.findings) if not finding.matters]
     kind = "bad" if audit.to_act_on else "good"
     return node(
         "section",
@@ -49,21 +49,20 @@ def audit_section(audit: AuditReading) -> Element:
     )
 
 
-def _fine(rest: Sequence[ShownFinding]) -> Element | None:
+def _fine(rest: Sequence[PositionFinding]) -> Element | None:
     """Findings that need no action, folded."""
     if not rest:
         return None
-    more = len(rest) - _FINDINGS
     return node(
         "details",
         node("summary", f"{counted(len(rest), 'finding')} to know of"),
         *(_finding(finding) for finding in rest[:_FINDINGS]),
-        node("p", f"and {more:,} more findings; /api/audit has them all") if more > 0 else None,
+        excess(len(rest), _FINDINGS, "more findings; /api/audit has them all"),
         id="fine",
     )
 
 
-def _finding(finding: ShownFinding) -> Element:
+def _finding(finding: PositionFinding) -> Element:
     return node(
         "article",
         node(
@@ -72,16 +71,18 @@ def _finding(finding: ShownFinding) -> Element:
             f" {cut(finding.about)}: {cut(finding.what, _TEXT)}",
         ),
         *_advice(finding),
-        cls="wrong" if finding.severity in _TO_ACT_ON else None,
+        cls="wrong" if finding.matters else None,
     )
 
 
-def _advice(finding: ShownFinding) -> Iterator[Element]:
+def _advice(finding: PositionFinding) -> Iterator[Element]:
+    if not finding.matters:
+        return
     if finding.cause:
         yield node("p", f"cause: {cut(finding.cause, _TEXT)}")
     if finding.fix:
         yield node("pre", cut(finding.fix, _TEXT))
-    if finding.at_once:
+    if commits_at_once(finding.fix):
         yield node("p", "this commits immediately: `eo-listener follow --once` has no dry run")
 
 

@@ -48,6 +48,11 @@ def cut(text: str, length: int = _LONG) -> str:
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
+def excess(count: int, shown: int, text: str, tag: str = "p") -> Element | None:
+    """Say how many of `count` items are not shown, if any."""
+    return node(tag, f"and {count - shown:,} {text}") if count > shown else None
+
+
 def number(value: float | None) -> str:
     """Format a number; `-` if it is unknown."""
     if value is None:

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
-from eo_listener.cli.serve.elements import cut, node, number, table
+from eo_listener.cli.serve.elements import cut, excess, node, number, table
 from eo_listener.cli.serve.lag_history import Point
 from eo_listener.cli.serve.watched import Groups, View
 from eo_listener.cli.status_screen import length, query_of, transactions_command
@@ -244,7 +244,6 @@ def groups_section(view: View, ordered: Groups, page: int) -> Element:
 def group_section(view: View, group: GroupStatus) -> Element:
     """One group, with its partitions: those that are furthest behind first."""
     rows = sorted(group.rows, key=_behind, reverse=True)
-    more = len(rows) - _ROWS
     raised = _alarm(view, group)
     return node(
         "section",
@@ -257,7 +256,7 @@ def group_section(view: View, group: GroupStatus) -> Element:
         )
         if rows
         else None,
-        node("p", f"and {more:,} more partitions; /api/status has them all") if more > 0 else None,
+        excess(len(rows), _ROWS, "more partitions; /api/status has them all"),
     )
 
 
@@ -363,7 +362,6 @@ def _gone(view: View) -> Element | None:
     if not view.gone:
         return None
     newest = sorted(view.gone.items(), key=lambda entry: entry[1], reverse=True)
-    more = len(newest) - _GONE
     return node(
         "div",
         node("h3", "no longer there"),
@@ -373,7 +371,7 @@ def _gone(view: View) -> Element | None:
                 node("li", f"{cut(name)}: held offsets until {utc(round(view.wall(at) * 1000))}")
                 for name, at in newest[:_GONE]
             ),
-            node("li", f"and {more:,} more") if more > 0 else None,
+            excess(len(newest), _GONE, "more", "li"),
         ),
     )
 

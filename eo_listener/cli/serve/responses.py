@@ -11,7 +11,6 @@ from importlib import resources
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from eo_listener.cli.serve.audit_reading import AuditReading
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.readings import Reading, Unknown
 from eo_listener.cli.serve.watched import Groups, View
@@ -135,7 +134,16 @@ def _metrics(view: View) -> Response:
         return text(HTTPStatus.NOT_IMPLEMENTED, str(lacking))
     kind = "text/plain; version=0.0.4; charset=utf-8"
     groups, audit = view.groups, view.audit
-    audited = _audited(metrics, audit) if isinstance(audit, Reading) else None
+    audited = None
+    if isinstance(audit, Reading):
+        result = audit.value
+        audited = metrics.AuditNumbers(
+            at=audit.at.wall,
+            lost=result.lost,
+            doubled=result.doubled,
+            to_act_on=result.to_act_on,
+            complete=result.complete,
+        )
     behind = metrics.exposed_audit(audited)
     if isinstance(groups, Unknown):
         nothing = metrics.exposed(metrics.StatusNumbers(cluster=view.servers))
@@ -153,17 +161,6 @@ def _metrics(view: View) -> Response:
         )
 
     return Response(HTTPStatus.OK, kind, groups.once("metrics", expose) + behind)
-
-
-def _audited(metrics: Any, reading: Reading[AuditReading]) -> Any:
-    audit = reading.value
-    return metrics.AuditNumbers(
-        at=reading.at.wall,
-        lost=audit.lost,
-        doubled=audit.doubled,
-        to_act_on=audit.to_act_on,
-        complete=audit.complete,
-    )
 
 
 def _health(view: View, problems: list[str]) -> Response:
