@@ -64,7 +64,7 @@ class CheckpointPositions:
 
     @property
     def newest(self) -> int:
-        """The newest committed batch; -1 if there is none."""
+        """The newest committed batch, or -1."""
         return -1 if self.committed is None else self.committed
 
     @property
