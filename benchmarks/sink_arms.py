@@ -94,13 +94,13 @@ class Postgres:
             cursor.copy(layout.copy(sql.Identifier(TABLE))) as copy,
         ):
             for one in batches:
-                copy.write(Lines.of(one, layout.formats).text())
+                copy.write(Lines.from_batch(one, layout.formats).text())
 
     def keep_lines(self, batch: Batch) -> None:
         """Have the lines ready, for `copy_ready`."""
         forms = self._layout(batch.frame).formats
         with closing(self._size.stream(batch.frame, batch.plan)) as batches:
-            self._lines = b"".join(Lines.of(one, forms).text() for one in batches)
+            self._lines = b"".join(Lines.from_batch(one, forms).text() for one in batches)
 
     def copy_ready(self, batch: Batch) -> None:
         """COPY of bytes that lie ready: the distance to what the server can take."""
@@ -128,7 +128,7 @@ class Postgres:
                 cursor.copy(statement) as copy,
             ):
                 for one in batches:
-                    copy.write(Lines.of(one, forms).text())
+                    copy.write(Lines.from_batch(one, forms).text())
             return ()
 
         batch.frame.mapInArrow(task, "done int").write.format("noop").mode("overwrite").save()
@@ -138,7 +138,7 @@ class Postgres:
 
     def _layout(self, frame: DataFrame) -> ColumnLayout:
         there = columns(self._link, None, TABLE)  # type: ignore[arg-type]  # any connection will do
-        return ColumnLayout.of(frame.schema.jsonValue(), there, TARGET, direct=True)
+        return ColumnLayout.from_schema(frame.schema.jsonValue(), there, TARGET, direct=True)
 
     def close(self) -> None:
         self._link.close()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eo_listener.errors import SettingsError
-from eo_listener.model.argument_checks import choice
 from eo_listener.sinks.spark_columns import quoted
 from eo_listener.sinks.target import Mode, check_keys
 
@@ -21,51 +20,28 @@ def at(location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The place and the mode of writing; one of `table` and `path` is set."""
+    """The place and the mode of writing. Raises SettingsError for arguments that cannot be."""
 
-    table: str | None
-    path: str | None
-    mode: Mode
-    keys: tuple[str, ...]
-    version_column: str | None
-    delete_when: str | None
-    partition_by: tuple[str, ...]
-    new_columns: bool
-    create: bool
+    #: One of `table` and `path` is set.
+    table: str | None = None
+    path: str | None = None
+    mode: Mode = Mode.APPEND
+    keys: tuple[str, ...] = ()
+    version_column: str | None = None
+    delete_when: str | None = None
+    #: The partition columns of a table that the sink creates.
+    partition_by: tuple[str, ...] = ()
+    #: Columns that the table lacks are added to it.
+    new_columns: bool = False
+    create: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        table: str | None,
-        path: str | None,
-        mode: str,
-        keys: str | Sequence[str],
-        version_column: str | None,
-        delete_when: str | None,
-        partition_by: str | Sequence[str],
-        new_columns: bool,
-        create: bool,
-    ) -> Target:
-        """Check them; raises SettingsError."""
-        _check_place(table, path)
-        how, names = choice(Mode, "mode", mode), _names("keys", keys)
-        check_keys(how, names, version_column, delete_when)
-        return cls(
-            table=table,
-            path=path,
-            mode=how,
-            keys=names,
-            version_column=version_column,
-            delete_when=delete_when,
-            partition_by=_names("partition_by", partition_by),
-            new_columns=new_columns,
-            create=create,
-        )
+    def __post_init__(self) -> None:
+        _check_place(self.table, self.path)
+        check_keys(self.mode, self.keys, self.version_column, self.delete_when)
 
     @classmethod
     def to_read(cls, place: str) -> Target:
-        """One that is only read: a name as in SQL, or a path, which has a slash.
+        """Return a target that is only read: a name as in SQL, or a path, which has a slash.
 
         Raises SettingsError.
         """
@@ -76,17 +52,7 @@ class Target:
                 fix="Write delta:lake.delays, or a path with a slash: delta:/lake/delays, "
                 "delta:./delays, delta:s3a://bucket/delays",
             )
-        return cls.of(
-            table=place if is_name else None,
-            path=None if is_name else place,
-            mode=Mode.APPEND.value,
-            keys=(),
-            version_column=None,
-            delete_when=None,
-            partition_by=(),
-            new_columns=False,
-            create=False,
-        )
+        return cls(table=place) if is_name else cls(path=place)
 
     @property
     def label(self) -> str:
@@ -126,8 +92,11 @@ def _check_place(table: str | None, path: str | None) -> None:
             )
 
 
-def _names(setting: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+def column_names(setting: str, columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names that an argument of a sink gives. Raises SettingsError for an empty name."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
     if not all(names):
-        raise SettingsError(f"{setting}= names columns, got {given!r}", fix="Remove the empty name")
+        raise SettingsError(
+            f"{setting}= names columns, got {columns!r}", fix="Remove the empty name"
+        )
     return names

@@ -21,7 +21,12 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
 from eo_listener.sinks.delta.batch_records import BatchRecord, QueryState, application_id
-from eo_listener.sinks.delta.catalog import add_columns, check_no_number, create, table_columns
+from eo_listener.sinks.delta.catalog import (
+    add_columns,
+    check_no_number,
+    create,
+    table_columns,
+)
 from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, taken_back_meanwhile
 from eo_listener.sinks.delta.merge import prepared
 from eo_listener.sinks.delta.types import widened
@@ -73,23 +78,19 @@ class BatchCommit:
         if log is None:
             self._create(rows)
             log = self._connection.log(self._session)
-        found = self._found_ledger(log)
-        record = self._record(found)
-        table = at(found.location)  # not by its name, which may come to mean another one
-        there = table_columns(self._session, table)
-        columns = self._matched(rows, there, found.location)
+        ledger = self._checked_ledger(log)
+        record, location = self._record(ledger), ledger.location
+        table = at(location)  # not by its name, which may come to mean another table
+        existing = table_columns(self._session, table)
+        columns = self._matched(rows, existing, location)
         with unmarked_rows(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
-                chosen = frame.select(*(widened(name, rows, there) for name in columns))
-                return self._appended(chosen, found.location, record)
+                selected = frame.select(*(widened(name, rows, existing) for name in columns))
+                return self._append(selected, location, record)
             merge = Merge(
-                target=self._target,
-                table=table,
-                label=self._label,
-                rows=rows,
-                columns=columns,
+                target=self._target, table=table, label=self._label, rows=rows, columns=columns
             )
-            return self._merged(frame, merge, found.location, record)
+            return self._merge(frame, merge, location, record)
 
     def _create(self, rows: Columns) -> None:
         version = self._target.version_column
@@ -104,56 +105,54 @@ class BatchCommit:
             if self._connection.log(self._session) is None:
                 raise explained(error, self._label) from without_secrets(error)
 
-    def _found_ledger(self, log: TableLog | None) -> QueryLedger:
-        """The ledger, if it still is as the entry found it."""
-        found = self._connection.ledger_in(log, self._entry.query)
+    def _checked_ledger(self, log: TableLog | None) -> QueryLedger:
+        """Return the ledger, if it still is as the entry found it."""
+        ledger = self._connection.ledger_in(log, self._entry.query)
         if log is None:
             raise SinkError(
                 f"{self._label} was created, but does not exist", cause="it was dropped"
             )
         try:
-            refuse_moved(self._label, self._entry, found.heads)
+            refuse_moved(self._label, self._entry, ledger.heads)
         except ForeignWriterError:
-            by = self._connection.taken_back_by(log, self._entry.query)
-            if by is None:
+            rollback = log.rollback_of(self._entry.query)
+            if rollback is None:
                 raise
-            back = taken_back(self._connection.reference, by, log.newest)
+            back = taken_back(self._connection.reference, rollback, log.newest)
             raise taken_back_meanwhile(self._label, self._entry.batch_id, back) from None
-        return found
+        return ledger
 
-    def _record(self, found: QueryLedger) -> BatchRecord:
+    def _record(self, ledger: QueryLedger) -> BatchRecord:
         """Return the commit's text."""
-        ledger = LedgerText(self._entry.query, found.number, found.heads)
+        text = LedgerText(self._entry.query, ledger.number, ledger.heads)
         return BatchRecord(
-            ledger=ledger.after(self._entry),
-            table=found.table,
-            base=found.version,
+            ledger=text.after(self._entry),
+            table=ledger.table,
+            base=ledger.version,
             attempt=uuid4().hex,
-            states=found.states,
+            states=ledger.states,
         )
 
-    def _matched(self, rows: Columns, there: Columns, location: str) -> tuple[str, ...]:
+    def _matched(self, rows: Columns, existing: Columns, location: str) -> tuple[str, ...]:
         """Return the columns to write; if requested, adds missing columns to the table."""
-        known = {name.casefold() for name in there}
-        new = [name for name in rows if name != REASON and name.casefold() not in known]
-        wanted = {*there, *(new if self._target.new_columns else ())}
-        row_filter = RowFilter.for_target(
-            tuple(rows), wanted, self._target.version_column, fix=NEW_COLUMNS
-        )
-        columns = row_filter.columns
-        self._check_columns(columns, there)
+        folded = {name.casefold() for name in existing}
+        new = [name for name in rows if name != REASON and name.casefold() not in folded]
+        accepted = {*existing, *(new if self._target.new_columns else ())}
+        version = self._target.version_column
+        columns = RowFilter.for_target(tuple(rows), accepted, version, fix=NEW_COLUMNS).columns
+        self._check_columns(columns, existing)
         if self._target.new_columns and new:
             check_no_number(self._session)
             check_typed({name: rows[name] for name in new})
             try:
                 add_columns(self._frame, location, new)
-            except Exception as error:  # noqa: BLE001  # of Delta: its commit is none of the batch's
+            except Exception as error:  # noqa: BLE001  # of Delta: its commit is not the batch's
                 raise explained(error, self._label) from without_secrets(error)
         return columns
 
-    def _check_columns(self, columns: tuple[str, ...], there: Columns) -> None:
+    def _check_columns(self, columns: tuple[str, ...], existing: Columns) -> None:
         target = self._target
-        missing = [name for name in target.partition_by if name not in columns and not there]
+        missing = [name for name in target.partition_by if name not in columns and not existing]
         if missing:
             raise SettingsError(
                 f"partition_by= names {', '.join(map(repr, missing))}, which the rows lack",
@@ -161,35 +160,29 @@ class BatchCommit:
             )
         if target.mode is Mode.UPSERT:
             written = subschema(self._frame.schema, columns)
-            check_upsert(target.keys, target.version_column, written, there)
+            check_upsert(target.keys, target.version_column, written, existing)
 
-    def _appended(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
+    def _append(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "false")
         writer = (
             writer.option("txnAppId", application_id(record.query))
             .option("txnVersion", record.number)
             .option("userMetadata", record.text())
         )
-        fault_point("sink.begun")
-        fault_point("sink.commit-sent")
-        return self._committed(record, location, lambda: writer.save(location))
+        return self._commit(record, location, lambda: writer.save(location))
 
-    def _merged(
-        self, frame: DataFrame, merge: Merge, location: str, record: BatchRecord
-    ) -> Applied:
-        commit = {
+    def _merge(self, frame: DataFrame, merge: Merge, location: str, record: BatchRecord) -> Applied:
+        settings = {
             f"{_CONF}write.txnAppId": application_id(record.query),
             f"{_CONF}write.txnVersion": str(record.number),
             f"{_CONF}commitInfo.userMetadata": record.text(),
         }
-        with prepared(merge, frame, commit) as write:
-            fault_point("sink.begun")
-            fault_point("sink.commit-sent")
-            return self._committed(record, location, write)
+        with prepared(merge, frame, settings) as commit:
+            return self._commit(record, location, commit)
 
-    def _committed(
-        self, record: BatchRecord, location: str, commit: Callable[[], object]
-    ) -> Applied:
+    def _commit(self, record: BatchRecord, location: str, commit: Callable[[], object]) -> Applied:
+        fault_point("sink.begun")
+        fault_point("sink.commit-sent")
         failed: Exception | None = None
         try:
             commit()
@@ -198,30 +191,30 @@ class BatchCommit:
         else:
             fault_point("sink.committed")
         try:
-            found = self._found(record, location) or self._found(record, location, settled=True)
-            overtaken = None if found is not None else self._overtaken(record, location)
+            written = self._find(record, location) or self._find(record, location, settled=True)
+            overtaken = None if written is not None else self._overtaken(record, location)
         except RetriableSinkError as unread:
             raise OutcomeUnknownError(
                 f"{self._label}: cannot tell if batch {self._entry.batch_id} was written",
                 cause="its commit was sent, but the log could not be read afterwards",
             ) from without_secrets(failed or unread)
-        if found is None:
-            wrong = overtaken or self._not_written(record, failed)
-            if wrong is failed:
-                raise wrong  # not `from failed`: who reads its causes would find no end
-            raise wrong from None if failed is None else without_secrets(failed)
-        return Applied(rows=found.rows)
+        if written is None:
+            refusal = overtaken or self._not_written(record, failed)
+            if refusal is failed:
+                raise refusal  # not `from failed`: who reads its causes would find no end
+            raise refusal from None if failed is None else without_secrets(failed)
+        return Applied(rows=written.rows)
 
-    def _found(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
-        """The commit of this very try, in the table that the batch was judged by."""
+    def _find(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
+        """Return the commit of this very try, in the table that the batch was judged by."""
         log = self._connection.log_at(self._session, location, settled=settled)
         if log is None:
             return None
         first = record.base + 1 if log.table.id == record.table else 0
         for version in range(first, log.newest + 1):
-            commit = self._connection.commit(log, version)
+            commit = log.commit(version)
             if commit and commit.record and commit.record.attempt == record.attempt:
-                doubt = self._connection.doubt(log, commit)
+                doubt = log.doubt(commit)
                 if doubt is None:
                     return commit
                 state = QueryState(record.number, None, doubt, version)

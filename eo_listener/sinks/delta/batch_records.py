@@ -35,8 +35,8 @@ class Doubt(Enum):
 class QueryState(NamedTuple):
     """The ledger of a query at some version of the table.
 
-    `number` is that of its last batch. `version` is the commit with the valid heads, None if there
-    are none. With `doubt` the heads cannot be known, because of the version `doubted`.
+    `number` is that of its last batch. `version` is the commit with the valid heads, None if it has
+    no heads. With `doubt` the heads cannot be known, because of the version `doubted`.
     """
 
     number: int
@@ -47,13 +47,6 @@ class QueryState(NamedTuple):
     def encode(self) -> list[object]:
         """As JSON has it."""
         return [self.number, self.version, self.doubt and self.doubt.value, self.doubted]
-
-    @classmethod
-    def decode(
-        cls, number: int, version: int | None, doubt: str | None, doubted: int
-    ) -> QueryState:
-        """Read what `encode` has written."""
-        return cls(number, version, None if doubt is None else Doubt(doubt), doubted)
 
 
 NO_BATCH: Final = QueryState(0, None)
@@ -86,8 +79,9 @@ class BatchRecord:
 
     @property
     def queries(self) -> frozenset[str]:
-        """Those whose ledgers it has moved."""
-        return frozenset(one.query for one in (self.ledger, self.renamed) if one is not None)
+        """The names of the queries whose ledgers it has moved."""
+        names = {self.ledger.query}
+        return frozenset(names if self.renamed is None else {*names, self.renamed.query})
 
     @property
     def query(self) -> str:
@@ -111,7 +105,7 @@ class BatchRecord:
                 "table": self.table,
                 "base": self.base,
                 "attempt": self.attempt,
-                "states": {query: one.encode() for query, one in self.states.items()},
+                "states": {query: state.encode() for query, state in self.states.items()},
                 "ledger": self.ledger.encode(),
                 **renamed,
             },
@@ -125,22 +119,23 @@ class BatchRecord:
         if not text.startswith(f'{{"{_MARK}":'):
             return None
         try:
-            given = json.loads(text)
-            if given[_MARK] != FORMAT:
+            document = json.loads(text)
+            if document[_MARK] != FORMAT:
                 raise FormatError(
-                    f"the ledger in a Delta table has format {given[_MARK]}",
+                    f"the ledger in a Delta table has format {document[_MARK]}",
                     cause="a newer eo-listener wrote it",
                     fix="Use that version or a later one",
                 )
             return cls(
-                ledger=LedgerText.decode(given["ledger"]),
-                table=given["table"],
-                base=given["base"],
-                attempt=given["attempt"],
+                ledger=LedgerText.decode(document["ledger"]),
+                table=document["table"],
+                base=document["base"],
+                attempt=document["attempt"],
                 states={
-                    query: QueryState.decode(*state) for query, state in given["states"].items()
+                    query: QueryState(number, version, doubt and Doubt(doubt), doubted)
+                    for query, (number, version, doubt, doubted) in document["states"].items()
                 },
-                renamed=LedgerText.decode(given["renamed"]) if "renamed" in given else None,
+                renamed=LedgerText.decode(document["renamed"]) if "renamed" in document else None,
             )
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(

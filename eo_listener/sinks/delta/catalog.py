@@ -34,11 +34,11 @@ _OF_S3: Final = ("s3", "s3a", "s3n")
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
     """The columns of a table and their types, `char(n)` too, which a frame calls a string."""
-    found = session.table(reference)
-    declared = {one.name: one.metadata.get(_AS_DECLARED, "") for one in found.schema.fields}
+    table = session.table(reference)
+    declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
     return {
         name: declared[name] if is_padded(declared[name]) else kind
-        for name, kind in columns_of(found).items()
+        for name, kind in columns_of(table).items()
     }
 
 
@@ -55,8 +55,7 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
         )
     writer = _empty(frame, columns).writeTo(reference).using("delta")
     if target.partition_by:
-        first, *others = (F.col(quoted(name)) for name in target.partition_by)
-        writer = writer.partitionedBy(first, *others)
+        writer = writer.partitionedBy(*(F.col(quoted(name)) for name in target.partition_by))
     writer.create()
 
 
@@ -67,15 +66,15 @@ def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None
 
 
 def check_no_number(session: SparkSession) -> None:
-    """Raise SettingsError where the session gives a number of its own to each of its commits.
+    """Raise SettingsError if the session gives a number of its own to each of its commits.
 
     Delta leaves out a commit whose number it knows: the table, or the columns, would not be made.
     Those of batches have theirs.
     """
-    given = [one for one in _NUMBERS if session.conf.get(one, None) is not None]
-    if given:
+    settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
+    if settings:
         raise SettingsError(
-            f"the session of the query has {given[0]}",
+            f"the session of the query has {settings[0]}",
             cause="Delta would use it to number the commit that creates a table or adds a "
             "column, and skip the second commit of the same number",
             fix="Unset it, and pass txnAppId and txnVersion as options of each of your own writes",
@@ -87,19 +86,19 @@ def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 
 
 def check_storage(label: str, location: str, log_stores: Collection[str]) -> None:
-    """Raise SettingsError where two drivers could both write one version of the table's log.
+    """Raise SettingsError if two drivers could both write one version of the table's log.
 
     `log_stores` are the settings that name a LogStore. One that is named was chosen.
     """
     scheme, colon, _ = location.partition(":")
     if not colon or scheme.lower() not in _OF_S3:
         return
-    chosen = (f"{LOG_STORE}class", f"{LOG_STORE}{scheme.lower()}.impl")
-    if any(one in log_stores or f"spark.{one}" in log_stores for one in chosen):
+    keys = (f"{LOG_STORE}class", f"{LOG_STORE}{scheme.lower()}.impl")
+    if any(key in log_stores or f"spark.{key}" in log_stores for key in keys):
         return
-    setting = f"spark.{chosen[1]}"
+    setting = f"spark.{keys[1]}"
     raise SettingsError(
-        f"{label} is on S3, where two drivers could both write one version of its log: the later "
+        f"{label} is on S3, which lets two drivers both write one version of its log: the later "
         "write replaces the other's batch",
         cause=f"without {setting} Delta supports one writing JVM at a time, and a driver that "
         "is still alive when its successor starts is a second one",

@@ -34,19 +34,18 @@ _ROWS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The contents of one version.
-
-    `record` is a batch's, of any of our queries. `restored` is the version that a RESTORE has gone
-    back to, None if it does not name it. `metrics` are Delta's own numbers. `at` is the time of the
-    commit, in milliseconds since 1970.
-    """
+    """The contents of one version."""
 
     version: int
     operation: str
+    #: The record of a batch, of any of our queries.
     record: BatchRecord | None = None
+    #: The version that a RESTORE has gone back to, None if it does not name it.
     restored: int | None = None
+    #: Delta's own numbers.
     metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     changes_table: bool = False
+    #: The time of the commit, in milliseconds since 1970.
     at: int = 0
 
     @classmethod
@@ -116,5 +115,5 @@ def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None
 
 
 def _restored(info: Mapping[str, Any]) -> int | None:
-    found = (info.get("operationParameters") or {}).get("version")
-    return int(str(found)) if str(found).isdecimal() else None
+    version = str((info.get("operationParameters") or {}).get("version"))
+    return int(version) if version.isdecimal() else None

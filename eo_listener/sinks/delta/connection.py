@@ -10,7 +10,7 @@ from eo_listener.sinks.delta.batch_records import NO_BATCH, PREFIX, Doubt, Query
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import another_table, in_doubt, unreadable
-from eo_listener.sinks.delta.ledger import QueryLedger, TableLedger, TakenBackBy
+from eo_listener.sinks.delta.ledger import QueryLedger, Rollback, TableLedger
 from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
@@ -33,35 +33,41 @@ _TRIES: Final = 5
 
 
 class TableLog:
-    """The log of one table, as long as it is that table. Its commits are read once."""
+    """The log of one table, as long as it is that table. Its commits are read once.
 
-    def __init__(self, session: SparkSession, table: DeltaTable) -> None:
+    Every method raises RetriableSinkError if the storage does not answer, and SettingsError for a
+    table feature that this Delta Lake lacks.
+    """
+
+    def __init__(self, session: SparkSession, table: DeltaTable, label: str) -> None:
         self.table = table
         self.newest = table.version
         self._session = session
+        self._label = label
         self._files = DeltaLogFiles(session, table.location)
         self._stamp = self._files.stamp(table.version)
         self._commits: dict[int, Commit] = {}
         self._ledger = TableLedger(table.id, self.commit, self._numbers)
 
     def commit(self, version: int) -> Commit | None:
-        """One commit; None where the log does not have it."""
-        found = self._commits.get(version)
-        if found is None:
-            lines = self._files.lines(version)
+        """Return one commit; None if the log does not have it."""
+        commit = self._commits.get(version)
+        if commit is None:
+            with _answering(self._label):
+                lines = self._files.lines(version)
             if lines is None:
                 return None
-            found = self._commits[version] = Commit.parse(version, lines)
+            commit = self._commits[version] = Commit.parse(version, lines)
             if len(self._commits) > _KEPT:
                 # Those with heads stay: the log may be cleaned while a query has nothing to write.
                 needed = self._ledger.versions
-                spare = [one for one in self._commits if one not in needed]
-                for one in spare[: len(self._commits) - _KEPT]:
-                    del self._commits[one]
-        return found
+                spare = [version for version in self._commits if version not in needed]
+                for version in spare[: len(self._commits) - _KEPT]:
+                    del self._commits[version]
+        return commit
 
     def advance(self) -> bool:
-        """Go on to the newest commit; whether it still is the same table, with the same schema."""
+        """Go on to the newest commit; False if the table or its schema is no longer the same."""
         if self._stamp is None or self._files.stamp(self.newest) != self._stamp:
             return False
         while (commit := self.commit(self.newest + 1)) is not None:
@@ -85,13 +91,14 @@ class TableLog:
         """
         return self._ledger.doubt(commit)
 
-    def taken_back_by(self, query: str) -> TakenBackBy | None:
+    def rollback_of(self, query: str) -> Rollback | None:
         """Return the commit that has rolled back the heads of a query."""
-        return self._ledger.taken_back_by(self.newest, query)
+        return self._ledger.rollback_of(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
-        found = delta_log.transactions(self._session, self.table.location, PREFIX)
-        return {query: number for app, number in found.items() if (query := query_of(app))}
+        with _answering(self._label):
+            numbers = delta_log.transactions(self._session, self.table.location, PREFIX)
+        return {query: number for app, number in numbers.items() if (query := query_of(app))}
 
 
 class Connection:
@@ -107,7 +114,7 @@ class Connection:
         self._log: TableLog | None = None
         self._table: DeltaTable | None = None  # the one that was judged by
         self._place: str | None = None
-        self._database: str | None = None  # of a name without one: USE does not change it any more
+        self._database: str | None = None  # of a name without one: USE no longer changes it
         self._checked: str | None = None  # the application that was checked for Delta Lake
 
     @property
@@ -117,8 +124,8 @@ class Connection:
 
     def session(self) -> SparkSession:
         """The session to use if no batch brings one. Raises SettingsError without any."""
-        found = delta_log.session_here()
-        if found is None:
+        session = delta_log.session_here()
+        if session is None:
             raise SettingsError(
                 f"cannot read {self._label}: there is no Spark session here",
                 cause="no session was created yet, or it is a Spark Connect session, which a "
@@ -126,7 +133,7 @@ class Connection:
                 fix="Create a classic session first: configure(SparkSession.builder, "
                 "delta=True).getOrCreate()",
             )
-        return found
+        return session
 
     @contextmanager
     def working_in(self, session: SparkSession) -> Iterator[None]:
@@ -135,14 +142,14 @@ class Connection:
         Raises RetriableSinkError.
         """
         with ExitStack() as stack:
-            with self._answering():
+            with _answering(self._label):
                 stack.enter_context(working_in(session))
             yield
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """Return the log of the present table, up to its newest commit; None if there is none.
+        """Return the log of the present table, up to its newest commit; None without a table.
 
-        Raises SettingsError, and RetriableSinkError where the storage does not answer.
+        Raises SettingsError, and RetriableSinkError if the storage does not answer.
         """
         location = self.location(session)
         return None if location is None else self.log_at(session, location)
@@ -155,19 +162,19 @@ class Connection:
         """
         if self._table is None:
             return self.log(session)
-        with self._answering():
+        with _answering(self._label):
             self._require_delta(session)
         return self.log_at(session, self._table.location) or self.log(session)
 
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
-        """Return the log of the table there, up to its newest commit; None if there is none.
+        """Return the log of the table there, up to its newest commit; None without a table.
 
         `settled`: with what its LogStore has begun to write. Raises as `log` does.
         """
         log, self._log = self._log, None
-        with self._answering():
+        with _answering(self._label):
             if log is not None and log.table.location != location:
                 log = None
             if log is not None and settled:
@@ -176,13 +183,6 @@ class Connection:
                 log = self._opened(session, location)
         self._log = log
         return log
-
-    def ledger(self, session: SparkSession, query: str) -> QueryLedger:
-        """Return the state of `query` in the newest version of the present table.
-
-        Raises as `ledger_in` does.
-        """
-        return self.ledger_in(self.log(session), query)
 
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
         """Return the state of `query` in the newest version of a table.
@@ -195,16 +195,15 @@ class Connection:
             raise another_table(self._label, before, self._table)
         if log is None:
             return QueryLedger(table="", location="", version=-1, states={}, number=0, heads={})
-        states = self.states(log)
+        states = log.states()
         state = states.get(query, NO_BATCH)
-        heads = self.heads(log, query, state)
         return QueryLedger(
             table=log.table.id,
             location=log.table.location,
             version=log.newest,
             states=states,
             number=state.number,
-            heads=heads,
+            heads=self.heads(log, query, state),
         )
 
     def heads(self, log: TableLog, query: str, state: QueryState) -> Mapping[TopicPartition, Head]:
@@ -213,31 +212,11 @@ class Connection:
             raise in_doubt(self._label, self.reference, query, state)
         if state.version is None:
             return {}
-        commit = self.commit(log, state.version)
+        commit = log.commit(state.version)
         if commit is None or commit.record is None:
             gone = state._replace(doubt=Doubt.GONE, doubted=state.version)
             raise in_doubt(self._label, self.reference, query, gone)
         return commit.record.ledger_of(query).heads
-
-    def commit(self, log: TableLog, version: int) -> Commit | None:
-        """One commit; None where the log does not have it. Raises RetriableSinkError."""
-        with self._answering():
-            return log.commit(version)
-
-    def doubt(self, log: TableLog, commit: Commit) -> Doubt | None:
-        """As `TableLog.doubt`. Raises RetriableSinkError."""
-        with self._answering():
-            return log.doubt(commit)
-
-    def taken_back_by(self, log: TableLog, query: str) -> TakenBackBy | None:
-        """As `TableLog.taken_back_by`. Raises RetriableSinkError."""
-        with self._answering():
-            return log.taken_back_by(query)
-
-    def states(self, log: TableLog) -> States:
-        """The states of all queries of the table. Raises RetriableSinkError."""
-        with self._answering():
-            return log.states()
 
     def forget(self) -> None:
         """Drop what is kept."""
@@ -251,7 +230,7 @@ class Connection:
             if table is None:
                 return None
             check_table(self._label, self.reference, table)
-            log = TableLog(session, table)
+            log = TableLog(session, table, self._label)
             if log.advance():
                 return log
         raise RetriableSinkError(f"cannot read {self._label}", cause="its schema keeps changing")
@@ -259,9 +238,9 @@ class Connection:
     def location(self, session: SparkSession) -> str | None:
         """Return the table's location, or that of its path; None if its name is not known.
 
-        Raises SettingsError, and RetriableSinkError where the catalog does not answer.
+        Raises SettingsError, and RetriableSinkError if the catalog does not answer.
         """
-        with self._answering():
+        with _answering(self._label):
             self._require_delta(session)
             if self._target.path is not None:
                 self._place = delta_log.qualified_location(session, self._target.path)
@@ -286,45 +265,46 @@ class Connection:
         if self._checked == application:
             return
         loaded = delta_log.library_version(session)
-        wanted = delta_lake.coordinates(session.version, scala_version(session))
-        if wanted is None:
+        fitting = delta_lake.coordinates(session.version, scala_version(session))
+        if fitting is None:
             raise SettingsError(
                 f"no release of Delta Lake is known to fit Spark {session.version}",
                 fix=f"Use Spark {delta_lake.supported()}",
             )
         if loaded is None or not delta_lake.fits(loaded, session.version):
-            there = "no Delta Lake" if loaded is None else f"Delta Lake {loaded}"
+            release = "no Delta Lake" if loaded is None else f"Delta Lake {loaded}"
             raise SettingsError(
-                f"the session has {there}, but a DeltaSink with Spark {session.version} needs "
-                f"{wanted}",
-                fix="configure(SparkSession.builder, delta=True).getOrCreate(), or "
-                f"spark-submit --packages {wanted}"
-                if self._writes
-                else f"--spark-conf spark.jars.packages={wanted}",
+                f"the session has {release}, but a DeltaSink with Spark {session.version} needs "
+                f"{fitting}",
+                fix=self._fix(f"--packages {fitting}", f"spark.jars.packages={fitting}"),
             )
         self._require_conf(session)
         self._checked = application
 
     def _require_conf(self, session: SparkSession) -> None:
-        wanted = {
+        required = {
             delta_lake.EXTENSIONS: delta_lake.EXTENSION,
             delta_lake.SESSION_CATALOG: delta_lake.CATALOG,
         }
         if delta_log.has_extension(session):
-            del wanted[delta_lake.EXTENSIONS]
-        for key, value in wanted.items():
+            del required[delta_lake.EXTENSIONS]
+        for key, value in required.items():
             if value not in (session.conf.get(key, "") or "").split(","):
                 raise SettingsError(
                     f"the session lacks {key}={value}",
-                    fix="configure(SparkSession.builder, delta=True).getOrCreate(), or "
-                    f"spark-submit --conf {key}={value}"
-                    if self._writes
-                    else f"--spark-conf {key}={value}",
+                    fix=self._fix(f"--conf {key}={value}", f"{key}={value}"),
                 )
 
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except JvmError as error:
-            raise unreadable(error, self._label) from error
+    def _fix(self, argument: str, conf: str) -> str:
+        if not self._writes:
+            return f"--spark-conf {conf}"
+        builder = "configure(SparkSession.builder, delta=True).getOrCreate()"
+        return f"{builder}, or spark-submit {argument}"
+
+
+@contextmanager
+def _answering(label: str) -> Iterator[None]:
+    try:
+        yield
+    except JvmError as error:
+        raise unreadable(error, label) from error

@@ -16,7 +16,7 @@ from eo_listener.errors import (
 )
 from eo_listener.model.ledger import TakenBack
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
-from eo_listener.sinks.delta.ledger import TakenBackBy
+from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.spark.jvm.calls import Thrown, thrown
 from eo_listener.spark.jvm.delta_log import DeltaTable
 from eo_listener.spark.jvm.redaction import Secrets
@@ -89,7 +89,7 @@ def explained(error: Exception, label: str) -> Exception:
             fix="Correct or filter such rows in the transform, or ALTER TABLE ... DROP CONSTRAINT",
         )
     lost = _of(chain, lambda name: name == _LOST)
-    if any(one.text.startswith(_OF_TASKS) for one in chain):
+    if any(exception.text.startswith(_OF_TASKS) for exception in chain):
         return error if lost is None or not _is_of_storage(chain) else _refused(lost, label)
     if lost is not None:
         return OutcomeUnknownError(
@@ -121,7 +121,7 @@ def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:
     """Return True if a task has failed to write its file, and not by what it reads or computes."""
-    reads = any(one.text.startswith(_READ) for one in chain)
+    reads = any(exception.text.startswith(_READ) for exception in chain)
     return not reads and _of(chain, lambda name: name == _ENDED) is None
 
 
@@ -134,8 +134,8 @@ def _refused(lost: Thrown, label: str) -> RetriableSinkError:
     )
 
 
-def _in_short(one: Thrown) -> str:
-    return _without_secrets(f"{one.classes[0].rpartition('.')[2]}: {one.text}")
+def _in_short(exception: Thrown) -> str:
+    return _without_secrets(f"{exception.classes[0].rpartition('.')[2]}: {exception.text}")
 
 
 def _without_secrets(text: str) -> str:
@@ -143,16 +143,16 @@ def _without_secrets(text: str) -> str:
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:
-    """The outermost exception with such a class."""
-    return next((one for one in chain if any(map(is_meant, one.classes))), None)
+    """Return the outermost exception with such a class."""
+    return next((exception for exception in chain if any(map(is_meant, exception.classes))), None)
 
 
 def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> SettingsError:
     """Say that a name or a path no longer means the table that the query has written to."""
-    there = "the table no longer exists" if now is None else f"it is now {now.id} in {now.location}"
+    state = "the table no longer exists" if now is None else f"it is now {now.id} in {now.location}"
     return SettingsError(
         f"{label} has been replaced by another table: it was {before.id} in {before.location}, "
-        f"and {there}",
+        f"and {state}",
         cause="DROP, CREATE OR REPLACE or ALTER TABLE ... SET LOCATION while the query was running",
         fix="Restart the query to continue from this table's ledger; if its checkpoint does "
         "not fit, start from the ledger: starting_offsets(ledger=...). Or let the name "
@@ -160,13 +160,13 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
     )
 
 
-def taken_back(reference: str, by: TakenBackBy, newest: int) -> TakenBack:
-    """The commit that has rolled back the heads of a query, and how a RESTORE is undone."""
-    commit = by.commit
+def taken_back(reference: str, rollback: Rollback, newest: int) -> TakenBack:
+    """Describe the commit that has rolled back the heads of a query, and how to undo a RESTORE."""
+    commit = rollback.commit
     if commit is None:
         return TakenBack(
             cause="the table was restored or replaced: it no longer has the last batch of the "
-            f"query, number {by.last} of its ledger, and its log does not show in which "
+            f"query, number {rollback.last} of its ledger, and its log does not show in which "
             "version that happened",
             fix="",
         )

@@ -31,8 +31,8 @@ States = Mapping[str, QueryState]
 class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
-    `table` is the table's id, `location` its place, `states` the queries at that version. Both are
-    empty if there is no table.
+    `table` is the table's id, `location` its place, `states` the queries at that version. All are
+    empty without a table.
     """
 
     table: str
@@ -43,7 +43,7 @@ class QueryLedger:
     heads: Mapping[TopicPartition, Head]
 
 
-class TakenBackBy(NamedTuple):
+class Rollback(NamedTuple):
     """That a table no longer has a query's last batch, number `last` of its ledger.
 
     `commit` has rolled it back; None if that is long ago, or was cleaned.
@@ -56,9 +56,9 @@ class TakenBackBy(NamedTuple):
 class TableLedger:
     """The ledgers in the log of one table, read backwards from a version, as far as needed.
 
-    `read` returns a commit, None where the log does not have it. `numbers` returns the number of
-    each query's last batch, as Delta itself keeps it; it is asked where the log's newest commits
-    have no batch. `table` is the table's id.
+    `read` returns a commit, None if the log does not have it. `numbers` returns the number of each
+    query's last batch, as Delta itself keeps it; it is asked if the log's newest commits have no
+    batch. `table` is the table's id.
     """
 
     def __init__(
@@ -75,24 +75,25 @@ class TableLedger:
     @property
     def versions(self) -> Collection[int]:
         """The commits with the heads that count, as far as they were found."""
-        return [one.version for one in self._known[1].values() if one.version is not None]
+        states = self._known[1].values()
+        return [state.version for state in states if state.version is not None]
 
     def states(self, version: int) -> States:
-        """The states of all queries at `version`."""
-        found = self._folded(version)
+        """Return the states of all queries at `version`."""
+        states = self._folded(version, {})
         if version > self._known[0]:
-            self._known = (version, found)
-        return found
+            self._known = (version, states)
+        return states
 
-    def _folded(self, version: int, found: dict[int, States] | None = None) -> States:
-        """Walk down to where the states are known, then up again, commit by commit.
+    def _folded(self, version: int, by_version: dict[int, States]) -> States:
+        """Walk down to a version whose states are known, then up again, commit by commit.
 
-        `found` are those of versions that were passed already, and are added to it: of many
-        RESTOREs in a row each leads to the one before, so the first would be read 2**n times.
+        `by_version` has the states of versions that were passed already, and gets those passed
+        here: of many RESTOREs in a row each leads to the one before, so the first would be read
+        2**n times.
         """
-        found = {} if found is None else found
-        if version in found:
-            return found[version]
+        if version in by_version:
+            return by_version[version]
         passed: list[Commit] = []
         states: States = {}
         at, floor, whole = version, -1, True
@@ -109,15 +110,15 @@ class TableLedger:
                 floor, states = commit.record.base, commit.record.states
             at -= 1
         if whole:
-            found[at] = states
+            by_version[at] = states
         for commit in reversed(passed):
-            states = self._after(commit, states, found)
+            states = self._after(commit, states, by_version)
             if whole or commit.version == version:
-                found[commit.version] = states
+                by_version[commit.version] = states
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """The states where the log has nothing of `version` and before."""
+        """Return the states if the log has nothing of `version` and before."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries
@@ -127,21 +128,21 @@ class TableLedger:
             if query not in shown
         }
 
-    def _after(self, commit: Commit, states: States, found: dict[int, States]) -> States:
+    def _after(self, commit: Commit, states: States, by_version: dict[int, States]) -> States:
         version = commit.version
         if commit.restores and commit.restored is None:
             return {
-                query: QueryState(one.number, None, Doubt.TIMESTAMP, version)
-                for query, one in states.items()
+                query: QueryState(state.number, None, Doubt.TIMESTAMP, version)
+                for query, state in states.items()
             }
         if commit.restores and commit.restored is not None:
-            then = self._folded(commit.restored, found)
+            restored = self._folded(commit.restored, by_version)
             return {
-                query: then.get(query, NO_BATCH)._replace(number=one.number)
-                for query, one in states.items()
+                query: restored.get(query, NO_BATCH)._replace(number=state.number)
+                for query, state in states.items()
             }
         if commit.replaces:
-            return {query: QueryState(one.number, None) for query, one in states.items()}
+            return {query: QueryState(state.number, None) for query, state in states.items()}
         if commit.record is not None:
             doubt, moved = self.doubt(commit), {}
             for query in commit.record.queries:
@@ -152,30 +153,33 @@ class TableLedger:
             return {**states, **moved}
         return states
 
-    def taken_back_by(self, version: int, query: str) -> TakenBackBy | None:
+    def rollback_of(self, version: int, query: str) -> Rollback | None:
         """Return the commit that has rolled back the heads of `query` that are valid at `version`.
 
-        None where its newest batch counts.
+        None if its newest batch counts.
         """
-        now = self.states(version).get(query)
-        if now is None or now.doubt is not None:
+        state = self.states(version).get(query)
+        if state is None or state.doubt is not None:
             return None
-        last = None if now.version is None else self._read(now.version)
-        record = None if last is None else last.record
-        if record is not None and record.ledger_of(query).number == now.number:
+        commit = None if state.version is None else self._read(state.version)
+        record = None if commit is None else commit.record
+        if record is not None and record.ledger_of(query).number == state.number:
             return None
-        return TakenBackBy(now.number, self._taken_back_from(version, query, now.version))
+        return Rollback(state.number, self._rollback_from(version, query, state.version))
 
-    def _taken_back_from(self, version: int, query: str, counts: int | None) -> Commit | None:
-        """The commit before which other heads of `query` than those of version `counts` did."""
+    def _rollback_from(self, version: int, query: str, counts: int | None) -> Commit | None:
+        """Return the commit before which other heads of `query` than those of `counts` were valid.
+
+        `counts` is the version with the valid heads.
+        """
         floor = 0 if counts is None else counts
-        found: dict[int, States] = {}
+        by_version: dict[int, States] = {}
         for at in range(version, max(floor, version - _FAR), -1):
             commit = self._read(at)
             if commit is None:
                 return None
             if commit.restores or commit.replaces:
-                before = self._folded(at - 1, found).get(query)
+                before = self._folded(at - 1, by_version).get(query)
                 if before is not None and before.version != counts:
                     return commit
         return None
@@ -194,15 +198,16 @@ class TableLedger:
             return Doubt.MEANWHILE
         between = [self._read(version) for version in range(record.base + 1, commit.version)]
         if any(
-            one is not None and (one.restores or one.replaces or _renames(one.record, record))
-            for one in between
+            earlier is not None
+            and (earlier.restores or earlier.replaces or _renames(earlier.record, record))
+            for earlier in between
         ):
             return Doubt.MEANWHILE
         return Doubt.GONE if None in between else None
 
 
-def _renames(one: BatchRecord | None, other: BatchRecord) -> bool:
+def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
     """Return True if one entry renames what the other moved: Delta compares one id alone."""
-    if one is None or (one.renamed is None and other.renamed is None):
+    if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False
-    return bool(one.queries & other.queries)
+    return bool(earlier.queries & later.queries)

@@ -65,32 +65,32 @@ class DeltaLedgerReader:
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one version of the table."""
-        self._log = log = self._found(self._spark.session())
-        found = self.stored(log)
-        if not found:
+        self._log = log = self._open(self._spark.session())
+        ledgers = self.stored(log)
+        if not ledgers:
             raise SettingsError(
                 f"{self.label} has no ledger: its log has no batch of a sink",
                 cause="no DeltaSink has written to it yet, it was dropped and recreated, or it "
                 "is the wrong table",
                 fix="Name the table or path that was passed to DeltaSink",
             )
-        return {one.key: one for one in found}
+        return {ledger.key: ledger for ledger in ledgers}
 
     def stored(self, log: TableLog) -> list[StoredLedger]:
         """Read the ledgers of a table, if it has any. Raises SinkError."""
-        states = self._connection.states(log)
-        found = [self._stored(log, query, state) for query, state in sorted(states.items())]
-        return [one for one in found if one is not None]
+        states = sorted(log.states().items())
+        ledgers = (self._stored(log, query, state) for query, state in states)
+        return [ledger for ledger in ledgers if ledger is not None]
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as the log has their commits."""
-        log = self._log or self._found(self._spark.session())
+        log = self._log or self._open(self._spark.session())
         return iter(applied_batches(newest_steps(self._steps(log, key.query), self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
         """Read of which offset each row is, in the version that the ledger was read of."""
         session = self._spark.session()
-        log = self._log or self._found(session)
+        log = self._log or self._open(session)
         reader = session.read.format("delta").option("versionAsOf", log.newest)
         try:
             with asking("read a table"):
@@ -105,7 +105,7 @@ class DeltaLedgerReader:
         self._log = None
 
     def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
-        """None where all that it had goes by another name."""
+        """Return the ledger of a query; None if all that it had goes by another name."""
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
@@ -113,8 +113,8 @@ class DeltaLedgerReader:
             if self._query in (None, query):
                 raise
             return StoredLedger(key=key, heads={}, moved_at={})
-        by = self._connection.taken_back_by(log, query)
-        back = None if by is None else taken_back(self._connection.reference, by, log.newest)
+        rollback = log.rollback_of(query)
+        back = rollback and taken_back(self._connection.reference, rollback, log.newest)
         if not heads and back is None and state.version is not None:
             return None
         at = moved_at(chain(self._newest(log, heads, state), self._steps(log, query)))
@@ -125,44 +125,39 @@ class DeltaLedgerReader:
 
         One without rows may be a repair, which leaves most heads as they were.
         """
-        commit = None if state.version is None else self._connection.commit(log, state.version)
+        commit = None if state.version is None else log.commit(state.version)
         if commit is not None and commit.rows != 0:
             yield LedgerStep(heads, None, None, commit.at)
 
     def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
-        """The newest first. A record has where the batch before it is, whatever came between."""
-        state: QueryState | None = self._connection.states(log).get(query)
+        """Yield the newest first. A record names the commit of the batch before it."""
+        state: QueryState | None = log.states().get(query)
         while state is not None and state.version is not None and state.doubt is None:
-            commit = self._connection.commit(log, state.version)
+            commit = log.commit(state.version)
             if commit is None or commit.record is None:
                 return
             record = commit.record
-            heads = record.ledger_of(query).heads
-            if query != record.query:
-                yield LedgerStep(heads, heads, 0, commit.at, f"renamed from query {record.query}")
-                query = record.query
-                state = record.states.get(query)
-                continue
+            heads, is_renamed = record.ledger_of(query).heads, query != record.query
+            query = record.query
             state = record.states.get(query)
-            yield LedgerStep(heads, self._before(log, query, state), commit.rows, commit.at)
+            if is_renamed:
+                yield LedgerStep(heads, heads, 0, commit.at, f"renamed from query {query}")
+            else:
+                yield LedgerStep(heads, self._before(log, query, state), commit.rows, commit.at)
 
     def _before(self, log: TableLog, query: str, state: QueryState | None) -> Heads | None:
-        if state is None:
+        if state is None or (state.doubt is None and state.version is None):
             return {}
-        if state.doubt is not None:
-            return None
-        if state.version is None:
-            return {}
-        commit = self._connection.commit(log, state.version)
+        commit = None if state.version is None else log.commit(state.version)
         if commit is None or commit.record is None:
             return None
         return commit.record.ledger_of(query).heads
 
-    def _found(self, session: SparkSession) -> TableLog:
+    def _open(self, session: SparkSession) -> TableLog:
         try:
             log = self._connection.log(session)
         except RetriableSinkError as error:
-            if any(one in str(error.cause) for one in _REFUSALS):
+            if any(name in str(error.cause) for name in _REFUSALS):
                 raise error.as_kind(
                     SinkError, fix="Allow the user of this command to read the table"
                 ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from eo_listener.errors import SettingsError
@@ -30,36 +30,33 @@ if TYPE_CHECKING:
     from eo_listener.spark.session.local_spark import LocalSpark
 
 
+_C = TypeVar("_C")
+
+
 class DeltaLedgerRepair:
     """The `LedgerRepair` of a table; `place` is its name or its path.
 
     Raises SettingsError for a place that cannot be.
     """
 
+    #: The effect on a batch in progress.
+    remarks: Final = (
+        (
+            "it takes the number of the query's next commit: a batch that a driver is writing is "
+            "refused, and nothing of it is written"
+        ),
+    )
+
     def __init__(self, place: str, spark: LocalSpark) -> None:
         self._place = place
         self._spark = spark
         self._target = Target.to_read(place)
-        self._reader = DeltaLedgerReader(place, spark)
-        self._connection = Connection(self._target, self._reader.label)
-
-    @property
-    def reader(self) -> DeltaLedgerReader:
-        """The reader of the same ledger."""
-        return self._reader
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """The effect on a batch in progress."""
-        said = (
-            "it takes the number of the query's next commit: a batch that a driver is writing is "
-            "refused, and nothing of it is written"
-        )
-        return (said,)
+        self.reader = DeltaLedgerReader(place, spark)
+        self._connection = Connection(self._target, self.reader.label)
 
     def key_of(self, table: str) -> str:
         """Its own, whatever the table is called."""
-        refuse_table_of_its_own(self._reader.label, self._place, table)
+        refuse_table_of_its_own(self.reader.label, self._place, table)
         return self._place
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # Delta shows none
@@ -71,38 +68,33 @@ class DeltaLedgerRepair:
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over to another query, in one commit."""
-        self._commit(
-            lambda frame: _RenameCommit(
-                self._target, self._connection, self._reader.label, frame, rename
-            )
-        )
+        self._commit(_RenameCommit, rename)
 
     def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
         """Move a head over a gap, in one commit."""
-        self._commit(
-            lambda frame: BatchCommit(
-                self._target, self._connection, self._reader.label, frame, entry
-            )
-        )
+        self._commit(BatchCommit, entry)
 
     def close(self) -> None:
         """Drop what is kept."""
-        self._reader.close()
+        self.reader.close()
         self._connection.forget()
 
-    def _commit(self, commit: Callable[[DataFrame], BatchCommit]) -> None:
-        commit_to_table(
-            self._reader.label, lambda: commit(self._no_rows()).write(), service="storage"
-        )
+    def _commit(
+        self, kind: Callable[[Target, Connection, str, DataFrame, _C], BatchCommit], change: _C
+    ) -> None:
+        label = self.reader.label
+
+        def commit() -> None:
+            kind(self._target, self._connection, label, self._no_rows(), change).write()
+
+        commit_to_table(label, commit, service="storage")
 
     def _no_rows(self) -> DataFrame:
         """The table's columns, and none of its rows."""
         session = self._spark.session()
         location = self._connection.location(session)
         if location is None:
-            raise SettingsError(
-                f"{self._reader.label} does not exist", fix="Name the table or path"
-            )
+            raise SettingsError(f"{self.reader.label} does not exist", fix="Name the table or path")
         return session.read.format("delta").load(location).limit(0)
 
 
@@ -124,22 +116,20 @@ class _RenameCommit(BatchCommit):
         self._rename = rename
         self._number = 0
 
-    def _found_ledger(self, log: TableLog | None) -> QueryLedger:
-        new, old = (
-            self._connection.ledger_in(log, one.query)
-            for one in (self._rename.new, self._rename.old)
-        )
+    def _checked_ledger(self, log: TableLog | None) -> QueryLedger:
+        new = self._connection.ledger_in(log, self._rename.new.query)
+        old = self._connection.ledger_in(log, self._rename.old.query)
         refuse_changed(self._label, self._rename, old=old.heads, new=new.heads)
         self._number = new.number
         return old
 
-    def _record(self, found: QueryLedger) -> BatchRecord:
+    def _record(self, ledger: QueryLedger) -> BatchRecord:
         rename = self._rename
         return BatchRecord(
-            ledger=LedgerText(rename.old.query, found.number + 1, {}),
-            table=found.table,
-            base=found.version,
+            ledger=LedgerText(rename.old.query, ledger.number + 1, {}),
+            table=ledger.table,
+            base=ledger.version,
             attempt=uuid4().hex,
-            states=found.states,
+            states=ledger.states,
             renamed=LedgerText(rename.new.query, self._number + 1, rename.heads),
         )

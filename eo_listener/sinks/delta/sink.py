@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eo_listener.errors import SettingsError
+from eo_listener.model.argument_checks import choice
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.delta.arguments import Target
+from eo_listener.sinks.delta.arguments import Target, column_names
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.connection import Connection
+from eo_listener.sinks.target import Mode
 from eo_listener.spark.checkpoint.location import shown
 
 
@@ -55,14 +57,14 @@ class DeltaSink:
                 fix="Remove dead_letters=, and filter such rows in the transform; they can "
                 "go to a sink of their own",
             )
-        self._target = Target.of(
+        self._target = Target(
             table=table,
             path=path,
-            mode=mode,
-            keys=keys,
+            mode=choice(Mode, "mode", mode),
+            keys=column_names("keys", keys),
             version_column=version_column,
             delete_when=delete_when,
-            partition_by=partition_by,
+            partition_by=column_names("partition_by", partition_by),
             new_columns=new_columns,
             create=create,
         )
@@ -85,22 +87,22 @@ class DeltaSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none if there is no table yet."""
-        return self._connection.ledger(self._connection.session(), query).heads
+        log = self._connection.log(self._connection.session())
+        return self._connection.ledger_in(log, query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this table, under any name."""
-        session = self._connection.session()
-        log = self._connection.log(session)
-        states = {} if log is None else self._connection.states(log)
-        found = {}
+        log = self._connection.log(self._connection.session())
+        states = {} if log is None else log.states()
+        ledgers = {}
         for query, state in states.items():
             if state.doubt is not None:  # under its own name such a query is refused
                 continue
-            heads = self._connection.ledger(session, query).heads
+            heads = self._connection.ledger_in(log, query).heads
             moved = {tp: head for tp, head in heads.items() if head.query_id == query_id}
             if moved:
-                found[LedgerKey(self.key, query)] = moved
-        return found
+                ledgers[LedgerKey(self.key, query)] = moved
+        return ledgers
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # the protocol's
         """Write the rows of `frame` and `entry` in one commit."""

@@ -54,8 +54,8 @@ def _absent(
     with asking("find the database of a table"):
         in_memory = session.conf.get(_CATALOG, "in-memory") == "in-memory"
         lasting = not in_memory or (len(parents) > 1 and parents[0] != _OWN)
-        there = not lasting or not parents or session.catalog.databaseExists(".".join(parents))
-    return DeltaFacts(release=release, lasting=lasting, database=there)
+        exists = not lasting or not parents or session.catalog.databaseExists(".".join(parents))
+    return DeltaFacts(release=release, lasting=lasting, database=exists)
 
 
 def _described(

@@ -19,7 +19,7 @@ def widened(name: str, rows: Columns, table: Columns) -> Column:
 
     Delta refuses any other difference.
     """
-    column, wanted = F.col(quoted(name)), table.get(name)
-    if wanted is not None and is_wider(wanted, rows[name]):
-        return column.cast(wanted)
+    column, kind = F.col(quoted(name)), table.get(name)
+    if kind is not None and is_wider(kind, rows[name]):
+        return column.cast(kind)
     return column

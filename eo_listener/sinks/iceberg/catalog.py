@@ -35,8 +35,8 @@ class Creation:
 
     def statement(self, name: TableName, columns: str) -> str:
         """The statement that makes it."""
-        given = {_FORMAT: "2", **self.properties}
-        properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in given.items())
+        settings = {_FORMAT: "2", **self.properties}
+        properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in settings.items())
         parts = f" PARTITIONED BY ({', '.join(self.partition_by)})" if self.partition_by else ""
         return (
             f"CREATE TABLE {name.sql} ({columns}) USING iceberg{parts} TBLPROPERTIES ({properties})"
@@ -63,13 +63,13 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
             ) from error
         if not error.is_any(*EXISTS):
             raise
-    found = find(spark, name)
-    if found is None:
+    table = find(spark, name)
+    if table is None:
         raise SettingsError(
             f"table {name.key} was created, and dropped immediately afterwards",
             fix="Find out which program drops it",
         )
-    return found
+    return table
 
 
 def matched(
@@ -81,33 +81,35 @@ def matched(
     columns that do not fit.
     """
     with java_errors():
-        there = spark.table(name.sql).schema
-    lacking = [one for one in frame.columns if one not in {*there.names, *ORIGIN}]
+        schema = spark.table(name.sql).schema
+    lacking = [column for column in frame.columns if column not in {*schema.names, *ORIGIN}]
     if lacking and new_columns:
-        _refuse_case(lacking, there.names)
+        _refuse_case(lacking, schema.names)
         new = frame.select(*map(quoted, lacking))
         check_typed(columns_of(new))
         added = columns_as_sql(new)
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")
-            there = spark.table(name.sql).schema
-    return RowFilter.for_target(frame.columns, there.names, fix=NEW_COLUMNS).columns, there
+            schema = spark.table(name.sql).schema
+    return RowFilter.for_target(frame.columns, schema.names, fix=NEW_COLUMNS).columns, schema
 
 
-def fitted(frame: DataFrame, columns: Sequence[str], there: StructType) -> DataFrame:
+def fitted(frame: DataFrame, columns: Sequence[str], schema: StructType) -> DataFrame:
     """Return these columns of `frame` as the table has them, in its order; null what they lack."""
     return frame.select(
         *(
             F.col(quoted(field.name))
             if field.name in columns
             else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in there.fields
+            for field in schema.fields
         )
     )
 
 
-def _refuse_case(lacking: Sequence[str], there: Sequence[str]) -> None:
-    alike = [one for one in lacking if one.casefold() in {name.casefold() for name in there}]
+def _refuse_case(lacking: Sequence[str], existing: Sequence[str]) -> None:
+    alike = [
+        column for column in lacking if column.casefold() in {name.casefold() for name in existing}
+    ]
     if alike:
         raise SettingsError(
             f"the rows have the column {alike[0]!r}, which the table spells differently",

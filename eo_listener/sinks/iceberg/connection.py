@@ -46,15 +46,15 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
     check_runtime(spark)
     catalog = name.parts[0]
     try:
-        found = IcebergTable.load(spark, name.sql, catalog)
+        table = IcebergTable.load(spark, name.sql, catalog)
         # Iceberg takes a catalog that has failed for none; by now it may be back.
-        if found is None and _has_catalog(spark, catalog):
-            found = IcebergTable.load(spark, name.sql, catalog)
+        if table is None and _has_catalog(spark, catalog):
+            table = IcebergTable.load(spark, name.sql, catalog)
     except ThrownError as error:
         if error.is_any(*ABSENT, *NO_NAMESPACE):
             return None
         raise
-    if found is None:
+    if table is None:
         raise SettingsError(
             f"the Spark session has no catalog {catalog!r}",
             cause="it is not set, or was set with spark.conf.set in another session, which "
@@ -64,7 +64,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
             "its type, uri and warehouse, in the builder of the first session or with "
             "--conf, so that every session has it",
         )
-    return found
+    return table
 
 
 def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
@@ -86,12 +86,12 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
     With an id what is written is on no branch at all (`SparkWrite.commitOperation`). Raises
     ThrownError.
     """
-    given = [name for name in WAP if spark.conf.get(name, None) is not None]
-    if given and table.has_property("write.wap.enabled"):
+    settings = [name for name in WAP if spark.conf.get(name, None) is not None]
+    if settings and table.has_property("write.wap.enabled"):
         raise SettingsError(
-            f"{label} has write.wap.enabled, and the query's session has {given[0]}",
+            f"{label} has write.wap.enabled, and the query's session has {settings[0]}",
             cause="rows would not be written to the branch of the batch",
-            fix=f"Remove {given[0]} from the session of the query",
+            fix=f"Remove {settings[0]} from the session of the query",
         )
 
 

@@ -18,7 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,6 @@ from pyspark.sql.types import NullType, NumericType, StringType, StructField, St
 from eo_listener.errors import (
     FormatError,
     JvmError,
-    OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
     SinkError,
@@ -73,43 +72,34 @@ class LettersOfBatch:
     number: int
 
     def encode(self) -> str:
-        """Its text in the summary of the snapshot that has the batch. Format 1, JSON."""
-        return json.dumps(
-            {
-                "v": _VERSION,
-                "table": self.table,
-                "owner": self.owner,
-                "branch": self.branch,
-                "number": self.number,
-            },
-            separators=(",", ":"),
-        )
+        """Return its text in the summary of the snapshot that has the batch. Format 1, JSON."""
+        return json.dumps({"v": _VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> LettersOfBatch:
         """Read that text. Raises FormatError."""
         try:
-            given = json.loads(text)
-            found = cls(
-                table=str(given["table"]),
-                owner=str(given["owner"]),
-                branch=str(given["branch"]),
-                number=int(given["number"]),
+            document = json.loads(text)
+            letters = cls(
+                table=str(document["table"]),
+                owner=str(document["owner"]),
+                branch=str(document["branch"]),
+                number=int(document["number"]),
             )
-            known = given["v"] == _VERSION
+            version = document["v"]
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
                 f"a commit's record of its dead letters does not have format {_VERSION}",
                 cause="another program or a newer release of eo_listener wrote it",
                 fix="Use that release here too",
             ) from error
-        if not known:
+        if version != _VERSION:
             raise FormatError(
                 f"a commit's record of its dead letters has a format other than {_VERSION}",
                 cause="a newer release of eo_listener wrote it",
                 fix="Use that release here too",
             )
-        return found
+        return letters
 
 
 class DeadLetterTables:
@@ -126,7 +116,7 @@ class DeadLetterTables:
         self._ledgers_of: dict[str, PublishedLedgers] = {}
 
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
-        """Have the table there, before the first batch that may need it."""
+        """Make the table, if it does not exist, before the first batch that may need it."""
         if self._made != name.key:
             with translating(name.label):
                 self._table(letters.sparkSession, name, letters, create=create)
@@ -139,8 +129,8 @@ class DeadLetterTables:
         spark = letters.sparkSession
         with translating(name.label):
             table = self._table(spark, name, letters, create=create)
-            columns, there = catalog.matched(spark, name, letters, new_columns=False)
-            rows = catalog.fitted(letters, columns, there)
+            columns, schema = catalog.matched(spark, name, letters, new_columns=False)
+            rows = catalog.fitted(letters, columns, schema)
         staged = Publication(
             label=name.label,
             table=table,
@@ -158,19 +148,19 @@ class DeadLetterTables:
         number = LedgerText.decode(staged.ledger).number
         return LettersOfBatch(table=name.key, owner=owner, branch=staged.branch, number=number)
 
-    def drop(self, found: LettersOfBatch, spark: Any) -> None:
+    def drop(self, letters: LettersOfBatch, spark: Any) -> None:
         """Drop the letters of a batch that was not published."""
-        name = TableName.parse(found.table)
+        name = TableName.parse(letters.table)
         try:
             table = find(spark, name)
-            if table is not None and found.branch in table.branches:
-                table.drop_branch(found.branch)
+            if table is not None and letters.branch in table.branches:
+                table.drop_branch(letters.branch)
         except (ThrownError, JvmError, SettingsError) as error:
             logger.warning(
                 "%s: branch %s of a failed batch is kept until the next batch with dead letters: "
                 "%s",
                 name.label,
-                found.branch,
+                letters.branch,
                 type(error).__name__,
             )
 
@@ -179,21 +169,22 @@ class DeadLetterTables:
         if text == self._published:
             return
         try:
-            found = LettersOfBatch.decode(text)
+            letters = LettersOfBatch.decode(text)
         except FormatError as error:
             raise error.as_kind(SinkError, label=self._label) from error
-        name = TableName.parse(found.table)
+        name = TableName.parse(letters.table)
         with translating(name.label):
             spark = session(name.parts[0], spark)
             table = find(spark, name)
             ledgers = self._ledgers(name, spark)
             for _ in range(TRIES):
-                done = True
                 if table is None:
-                    self._refuse_lost(found)
-                elif not self._is_published(table, ledgers, found):
-                    done = self._moved(table, ledgers, found, run_id)
-                if done:
+                    self._refuse_lost(letters)
+                if (
+                    table is None
+                    or self._is_published(table, ledgers, letters)
+                    or self._move_main(table, ledgers, letters, run_id)
+                ):
                     self._published = text
                     return
         raise RetriableSinkError(
@@ -203,33 +194,33 @@ class DeadLetterTables:
         )
 
     def _is_published(
-        self, table: IcebergTable, ledgers: PublishedLedgers, found: LettersOfBatch
+        self, table: IcebergTable, ledgers: PublishedLedgers, letters: LettersOfBatch
     ) -> bool:
         table.refresh()
-        there = ledgers.published(table, found.owner, accept_expired=self._accept_expired)
-        return there.ledger.number >= found.number
+        published = ledgers.published(table, letters.owner, accept_expired=self._accept_expired)
+        return published.ledger.number >= letters.number
 
-    def _moved(
-        self, table: IcebergTable, ledgers: PublishedLedgers, found: LettersOfBatch, run_id: str
+    def _move_main(
+        self, table: IcebergTable, ledgers: PublishedLedgers, letters: LettersOfBatch, run_id: str
     ) -> bool:
-        """Move main on to the branch; whether that was done, or else others came first."""
-        at = table.branches.get(found.branch)
+        """Move main on to the branch; return False if others came first."""
+        at = table.branches.get(letters.branch)
         head = None if at is None else ledgers.read(table, at)
-        if head is None or head.ledger is None or head.ledger.number != found.number:
-            self._refuse_lost(found)
+        if head is None or head.ledger is None or head.ledger.number != letters.number:
+            self._refuse_lost(letters)
             return True
         drop = [
             name
             for name in table.branches
-            if is_branch_of(found.owner, name) and name != found.branch
+            if is_branch_of(letters.owner, name) and name != letters.branch
         ]
         try:
             if table.main is None or table.main == head.parent:
-                table.publish(found.branch, at=table.main, drop=drop)
+                table.publish(letters.branch, at=table.main, drop=drop)
             else:
                 table.publish_again(
-                    found.branch,
-                    new_branch(found.owner, run_id),
+                    letters.branch,
+                    new_branch(letters.owner, run_id),
                     at=table.main,
                     drop=drop,
                     summary={PROPERTY: head.ledger.encode()},
@@ -238,49 +229,40 @@ class DeadLetterTables:
             return False
         except ThrownError as error:
             if not is_refusal(error):
-                raise unanswered(error, TableName.parse(found.table).label) from error
+                raise unanswered(error, TableName.parse(letters.table).label) from error
             return False
         return True
 
     def _table(
         self, spark: Any, name: TableName, letters: DataFrame, *, create: bool
     ) -> IcebergTable:
-        found = find(spark, name)
-        if found is None:
+        table = find(spark, name)
+        if table is None:
             plan = catalog.Creation(create=create, partition_by=(), properties={})
-            found = catalog.make(spark, name, letters, plan)
-        check_wap(spark, found, name.label)
-        return found
+            table = catalog.make(spark, name, letters, plan)
+        check_wap(spark, table, name.label)
+        return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
         """Those of the table; what they have read of its snapshots is kept."""
-        found = self._ledgers_of.get(name.key)
-        if found is None:
+        ledgers = self._ledgers_of.get(name.key)
+        if ledgers is None:
             label = name.label
-            found = self._ledgers_of[name.key] = PublishedLedgers(
+            ledgers = self._ledgers_of[name.key] = PublishedLedgers(
                 label, lambda snapshot: has_files_of(spark, name, label, snapshot)
             )
-        return found
+        return ledgers
 
-    def _refuse_lost(self, found: LettersOfBatch) -> None:
+    def _refuse_lost(self, letters: LettersOfBatch) -> None:
         if self._accept_expired:
             return
         raise SinkError(
-            f"{self._label}: the dead letters of its last batch are not in {found.table}, and "
-            f"branch {found.branch} with them is gone",
+            f"{self._label}: the dead letters of its last batch are not in {letters.table}, and "
+            f"branch {letters.branch} with them is gone",
             cause="the table of dead letters was dropped, replaced or rolled back, or that branch "
             "was dropped",
             fix='To continue without them, pass on_expired="accept" for one start',
         )
-
-
-def unpublished(error: SinkError, name: str) -> OutcomeUnknownError:
-    """Return the error for a failure after the batch was published and before its letters were."""
-    return OutcomeUnknownError(
-        f"the batch is published, but its dead letters are not yet in {name}: {error.problem}",
-        cause=error.cause,
-        fix="Nothing to do: they are published when the ledger is next read",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,8 +305,8 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))
         yield Sifted(rows=frame, refused=none, dead=0)
         return
-    why = F.coalesce(*reasons, F.lit(None).cast("string"))
-    with keep_rows(frame.withColumn(REASON, why)) as computed:
+    reason = F.coalesce(*reasons, F.lit(None).cast("string"))
+    with keep_rows(frame.withColumn(REASON, reason)) as computed:
         ((total, dead),) = computed.agg(F.count(F.lit(1)), F.count(REASON)).collect()
         refused = computed.where(F.col(REASON).isNotNull())
         if not refusals.limit.allows(dead, total):
@@ -350,17 +332,17 @@ def marks(frame: DataFrame) -> list[Column]:
 
 
 def flaws(
-    frame: DataFrame, columns: Sequence[str], there: StructType, target: UpsertTarget
+    frame: DataFrame, columns: Sequence[str], schema: StructType, target: UpsertTarget
 ) -> list[Column]:
-    """Return the reasons why a table of the schema `there` would not take these columns.
+    """Return the reasons why a table of the schema `schema` would not take these columns.
 
     A null in a key, in the version, or in a column that it requires; a number that its column
     cannot hold. Of a row that deletes only the key and the version count.
     """
     version = [] if target.version_column is None else [target.version_column]
-    found = [
-        F.when(F.col(quoted(name)).isNull(), F.lit(f"{what} {name!r} is null"))
-        for what, names in (("key", target.keys), ("version", version))
+    reasons = [
+        F.when(F.col(quoted(name)).isNull(), F.lit(f"{role} {name!r} is null"))
+        for role, names in (("key", target.keys), ("version", version))
         for name in names
         if name in frame.columns
     ]
@@ -368,21 +350,21 @@ def flaws(
     if target.delete_when is not None:
         deletes = F.coalesce(F.expr(target.delete_when).cast("boolean"), F.lit(False))
     for name in columns:
-        found += _flaws_of(frame.schema[name], there[name], deletes)
-    return found
+        reasons += _flaws_of(frame.schema[name], schema[name], deletes)
+    return reasons
 
 
-def _flaws_of(given: StructField, there: StructField, deletes: Column) -> Iterator[Column]:
-    column = F.col(quoted(given.name))
-    if not there.nullable:
-        why = f"column {given.name!r} is null, which the table does not allow"
-        yield F.when(column.isNull() & ~deletes, F.lit(why))
-    kinds = given.dataType.simpleString(), there.dataType.simpleString()
-    both = isinstance(given.dataType, NumericType) and isinstance(there.dataType, NumericType)
-    if both and kinds[0] != kinds[1] and not is_wider(kinds[1], kinds[0]):
-        fits = F.expr(f"try_cast({quoted(given.name)} AS {kinds[1]})").isNotNull()
-        why = f"column {given.name!r} holds a number that {kinds[1]} cannot"
-        yield F.when(column.isNotNull() & ~fits & ~deletes, F.lit(why))
+def _flaws_of(source: StructField, target: StructField, deletes: Column) -> Iterator[Column]:
+    column = F.col(quoted(source.name))
+    if not target.nullable:
+        reason = f"column {source.name!r} is null, which the table does not allow"
+        yield F.when(column.isNull() & ~deletes, F.lit(reason))
+    kind, wanted = source.dataType.simpleString(), target.dataType.simpleString()
+    both = isinstance(source.dataType, NumericType) and isinstance(target.dataType, NumericType)
+    if both and kind != wanted and not is_wider(wanted, kind):
+        fits = F.expr(f"try_cast({quoted(source.name)} AS {wanted})").isNotNull()
+        reason = f"column {source.name!r} holds a number that {wanted} cannot"
+        yield F.when(column.isNotNull() & ~fits & ~deletes, F.lit(reason))
 
 
 def _origin(name: str, names: Sequence[str]) -> Column:
@@ -396,11 +378,8 @@ def _count(refused: DataFrame, refusals: Refusals, dead: int) -> None:
     first = refused.select(*origin, REASON).orderBy(*ORIGIN).limit(1).collect()
     often = refused.groupBy(REASON).count().orderBy(F.desc("count"), REASON).limit(1).collect()
     refusals.count = dead
-    for one in first:
-        refusals.first = _letter(one)
+    for topic, partition, offset, reason in first:
+        refusals.first = DeadLetter(
+            topic=topic, partition=partition, offset=offset, reason=reason, row=""
+        )
     refusals.reasons = Counter(dict(map(tuple, often)))
-
-
-def _letter(found: Any) -> DeadLetter:
-    topic, partition, offset, reason = found
-    return DeadLetter(topic=topic, partition=partition, offset=offset, reason=reason, row="")

@@ -81,12 +81,12 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     """Return the error of a failure before the batch was published: nothing of it was written."""
-    said = in_short(error)
+    text = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
     if is_conflict(error):
         return RetriableSinkError(
-            f"{label}: another commit came first ({said})",
+            f"{label}: another commit came first ({text})",
             cause="other programs write to the table at the same time",
             fix="Nothing to do: the batch is retried",
         )
@@ -103,10 +103,10 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
             'dead_letters="..."; nothing was written',
         )
     if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
-        return table_dropped(label, said)
+        return table_dropped(label, text)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
-            f"{label}: the catalog or the storage refuses access ({said})",
+            f"{label}: the catalog or the storage refuses access ({text})",
             fix="Allow the program's user to write to this table",
         )
     if error.is_any(*_AWAY):
@@ -118,11 +118,11 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
         )
     if error.is_any("AnalysisException", "ValidationException", "IllegalArgumentException"):
         return SettingsError(
-            f"{label} does not accept these rows ({said})",
+            f"{label} does not accept these rows ({text})",
             cause="a column's type or a setting of the table does not fit them",
             fix="Cast the columns in the transform, or alter the table",
         )
-    return SinkError(f"{label}: Iceberg failed ({said})", fix="Read the whole error in Spark's log")
+    return SinkError(f"{label}: Iceberg failed ({text})", fix="Read the whole error in Spark's log")
 
 
 @contextmanager
@@ -138,23 +138,23 @@ def translating(label: str) -> Iterator[None]:
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:
     """Return the error of a failed read of a table."""
-    said = in_short(error)
+    text = in_short(error)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
-            f"{label}: the catalog or the storage refuses access ({said})",
+            f"{label}: the catalog or the storage refuses access ({text})",
             fix="Allow the user of this command to read the table",
         )
     if error.is_any(*_AWAY) and not error.says(_NO_DRIVER):
         return translated(error, label)
     if error.is_any("NotFoundException"):
         return SinkError(
-            f"cannot read {label} ({said})",
+            f"cannot read {label} ({text})",
             cause="the user of this command may not read the files of the table, or they no "
             "longer exist",
             fix="Allow the user to read them, or restore them",
         )
     return SinkError(
-        f"cannot read {label} ({said})",
+        f"cannot read {label} ({text})",
         cause=f"the settings of catalog {catalog} differ from those of the query, a jar is "
         "missing (a database driver, a file system), or the table's files are damaged",
         fix="Pass the jars and settings of the query: --spark-conf spark.jars.packages=..., "
@@ -164,9 +164,9 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
     """Return the error of a failed publication whose outcome is unknown."""
-    said = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
+    text = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
-        f"{label}: cannot tell if the batch was published ({said})",
+        f"{label}: cannot tell if the batch was published ({text})",
         cause="the commit was sent to the catalog, but its answer was lost",
         fix="Nothing to do: the sink reads the table to find out",
     )
@@ -210,10 +210,11 @@ def table_replaced(label: str, query: str, branch: str) -> SinkError:
     )
 
 
-def table_dropped(label: str, found: str) -> SinkError:
-    """Say that the table with the ledger is gone; `found` is how that was seen."""
+def table_dropped(label: str, observation: str) -> SinkError:
+    """Say that the table with the ledger is gone; `observation` is how that was seen."""
     return SinkError(
-        f"{label} is no longer the table whose ledger was read ({found}); nothing was written",
+        f"{label} is no longer the table whose ledger was read ({observation}); nothing was "
+        "written",
         cause="it was dropped or renamed while the query was running, and perhaps recreated",
         fix="Restore the table, or rename it back. To write everything into a new table, "
         "start the query with a new checkpointLocation",
@@ -282,10 +283,10 @@ def in_short(error: ThrownError) -> str:
 
 def with_cause(error: ThrownError) -> str:
     """The same text, with the root cause if that has more: the storage's own error."""
-    said = in_short(error)
-    if not error.causes or first_line(error.causes[-1]) in said:
-        return said
-    return f"{said}; {error.classes[-1].rpartition('.')[2]}: {first_line(error.causes[-1])}"
+    text = in_short(error)
+    if not error.causes or first_line(error.causes[-1]) in text:
+        return text
+    return f"{text}; {error.classes[-1].rpartition('.')[2]}: {first_line(error.causes[-1])}"
 
 
 def first_line(text: str) -> str:

@@ -18,17 +18,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from eo_listener.errors import FormatError, SinkError
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.iceberg.names import is_branch_of, is_branch_of_any
-from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import Snapshot, Snapshots, parse_owner, parse_snapshot
 from eo_listener.sinks.ledger_steps import LedgerStep
 from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The ledger of a query, and the snapshot that has it.
+
+    `rolled_back` is a branch with later batches, which a rollback has taken out of main;
+    `replaced` one with batches of a table that was replaced by another one of its name.
+    """
+
+    ledger: LedgerText
+    snapshot: int | None
+    rolled_back: str | None = None
+    replaced: str | None = None
+
+    @property
+    def heads(self) -> Mapping[TopicPartition, Head]:
+        """All heads of the query."""
+        return self.ledger.heads
 
 
 class PublishedLedgers:
@@ -40,8 +59,8 @@ class PublishedLedgers:
     def __init__(self, label: str, has_files_of: Callable[[int], bool]) -> None:
         self._label = label
         self._has_files_of = has_files_of
-        self._known: dict[int, Snapshot] = {}
-        self._before: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots_before: dict[int, Snapshot] = {}
 
     def published(
         self,
@@ -49,34 +68,41 @@ class PublishedLedgers:
         query: str,
         *,
         accept_expired: bool = False,
-        known: bool = False,
+        had_ledger: bool = False,
     ) -> Published:
         """Return the ledger of `query`; one without heads if it has none.
 
-        `known`: it is certain that main has had one.
+        `had_ledger`: it is certain that main has had one.
 
         Raises SinkError if that cannot be determined, or if it has another format.
         """
-        self._before, self._known = self._known, {}
+        self._snapshots_before, self._snapshots = self._snapshots, {}
         heads = self._of(table, query)
         since: list[Snapshot] = []
-        found: Snapshot | None = None
-        for found in self._chain(table, heads):
-            if found.ledger is not None and found.ledger.query == query:
+        snapshot: Snapshot | None = None
+        for snapshot in self._chain(table, heads):
+            if snapshot.ledger is not None and snapshot.ledger.query == query:
                 break
-            since.append(found)
+            since.append(snapshot)
         else:
-            found = None
+            snapshot = None
             if since and since[-1].parent is not None:
-                found = self._behind(table, query, heads, since[-1], accept_expired=accept_expired)
+                snapshot = self._behind(
+                    table, query, heads, since[-1], accept_expired=accept_expired
+                )
         # A query that is new to the table has no rows in it, whatever has expired.
-        written = found is not None or bool(heads)
+        written = snapshot is not None or bool(heads)
         self._check_whole(query, since)
-        self._check_picked(table, query, since, known=written, accept_expired=accept_expired)
-        if found is None or found.ledger is None:
+        self._check_picked(table, query, since, written=written, accept_expired=accept_expired)
+        if snapshot is None or snapshot.ledger is None:
             first = since[-1] if since else None
-            return Published.nothing(query, first, heads, known=known)
-        return Published.at(found.id, found.ledger, self._once_main(table, found.ledger, heads))
+            replaced = _replaced(first, heads, had_ledger=had_ledger)
+            return Published(LedgerText(query, 0, {}), None, _taken_out(first, heads), replaced)
+        ledger = snapshot.ledger
+        once_main = self._once_main(table, ledger, heads)
+        if any(head.id == snapshot.id for head in once_main.values()):
+            return Published(ledger, snapshot.id)  # whatever else there is was never published
+        return Published(ledger, snapshot.id, _latest(once_main, after=ledger.number))
 
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
@@ -86,50 +112,51 @@ class PublishedLedgers:
         `key` is the sink's. A ledger still counts if nothing shows that it does not. Raises
         SinkError.
         """
-        found = {
-            query: self.published(table, query, accept_expired=True).heads
-            for query in self.queries(table)
-        }
-        moved = {
-            LedgerKey(key, query): {
-                tp: head for tp, head in heads.items() if head.query_id == query_id
-            }
-            for query, heads in found.items()
-        }
-        return {owner: heads for owner, heads in moved.items() if heads}
+        ledgers = {}
+        for query in self.queries(table):
+            heads = self.published(table, query, accept_expired=True).heads
+            moved = {tp: head for tp, head in heads.items() if head.query_id == query_id}
+            if moved:
+                ledgers[LedgerKey(key, query)] = moved
+        return ledgers
 
     def queries(self, table: Snapshots) -> set[str]:
         """The names of all queries that have a ledger in the table.
 
         Looks at each snapshot of main, and keeps none. Raises SinkError.
         """
-        found = self.with_branch(table)
+        names = self.with_branch(table)
         at = table.main
         while at is not None and (text := table.snapshot(at)) is not None:
             with self._readable():
                 query, at = parse_owner(text)
             if query is not None:
-                found.add(query)
-        return found
+                names.add(query)
+        return names
 
     def with_branch(self, table: Snapshots) -> set[str]:
-        """Those of them that have a branch, as each has that nobody has dropped."""
+        """The names of the queries that have a branch, as each has that nobody has dropped."""
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
-        return {one.ledger.query for one in heads if one is not None and one.ledger is not None}
+        return {head.ledger.query for head in heads if head is not None and head.ledger is not None}
+
+    def letters_of(self, table: Snapshots, published: Published) -> str | None:
+        """Return the place of the dead letters of the batch with a ledger, None without any."""
+        snapshot = None if published.snapshot is None else self.read(table, published.snapshot)
+        return None if snapshot is None else snapshot.letters
 
     def leads_to(self, table: Snapshots, branch: str) -> bool:
         """Return True if main can be fast-forwarded to a branch, as far as snapshots exist."""
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]
         while at is not None and at != table.main:
-            found = self.read(table, at)
-            if found is None or main is None:
+            snapshot = self.read(table, at)
+            if snapshot is None or main is None:
                 return True
-            if found.sequence < main.sequence:
+            if snapshot.sequence < main.sequence:
                 return False
-            at = found.parent
+            at = snapshot.parent
         return at is not None
 
     def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
@@ -140,15 +167,15 @@ class PublishedLedgers:
         """
         newer: Snapshot | None = None
         several = False  # snapshots of the newer batch
-        for one in self._chain(table, {}):
-            if one.ledger is not None and one.ledger.query == query:
+        for snapshot in self._chain(table, {}):
+            if snapshot.ledger is not None and snapshot.ledger.query == query:
                 if newer is not None:
-                    yield _step(newer, one.ledger.heads, several=several)
-                newer, several = one, False
-                if one.renamed_from is not None:
-                    yield _renamed(one)
-                    newer, query = None, one.renamed_from
-            elif one.batch_of == query:
+                    yield _step(newer, snapshot.ledger.heads, several=several)
+                newer, several = snapshot, False
+                if snapshot.renamed_from is not None:
+                    yield _renamed(snapshot)
+                    newer, query = None, snapshot.renamed_from
+            elif snapshot.batch_of == query:
                 several = True
         if newer is not None and newer.ledger is not None:
             yield _step(newer, {} if newer.ledger.number == 1 else None, several=several)
@@ -160,17 +187,17 @@ class PublishedLedgers:
 
         `child` was made of it: what has expired, the metadata of that time have. Raises SinkError.
         """
-        if snapshot_id in self._before:
-            self._known[snapshot_id] = self._before[snapshot_id]
-        if snapshot_id not in self._known:
+        if snapshot_id in self._snapshots_before:
+            self._snapshots[snapshot_id] = self._snapshots_before[snapshot_id]
+        if snapshot_id not in self._snapshots:
             text = table.snapshot(snapshot_id)
             if text is None and child is not None:
                 text = table.expired(snapshot_id, child=child.id, committed=child.committed)
             if text is None:
                 return None
             with self._readable():
-                self._known[snapshot_id] = parse_snapshot(text)
-        return self._known[snapshot_id]
+                self._snapshots[snapshot_id] = parse_snapshot(text)
+        return self._snapshots[snapshot_id]
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -185,27 +212,25 @@ class PublishedLedgers:
         Also expired snapshots, if one of `heads` may be behind them.
         """
         at, child = table.main, None
-        while at is not None and (found := self.read(table, at, child=child)) is not None:
-            yield found
-            at, child = found.parent, found if _may_be_behind(heads, found) else None
+        while at is not None and (snapshot := self.read(table, at, child=child)) is not None:
+            yield snapshot
+            at, child = snapshot.parent, snapshot if _may_be_behind(heads, snapshot) else None
 
     def _of(self, table: Snapshots, query: str) -> dict[str, Snapshot]:
         """The heads of the query's branches that have a ledger of it."""
-        heads = {
-            name: self.read(table, at)
-            for name, at in table.branches.items()
-            if is_branch_of(query, name)
-        }
         return {
             name: head
-            for name, head in heads.items()
-            if head is not None and head.ledger is not None and head.ledger.query == query
+            for name, at in table.branches.items()
+            if is_branch_of(query, name)
+            and (head := self.read(table, at)) is not None
+            and head.ledger is not None
+            and head.ledger.query == query
         }
 
     def _once_main(
         self, table: Snapshots, ledger: LedgerText, heads: Mapping[str, Snapshot]
     ) -> Mapping[str, Snapshot]:
-        """Those of the query's branches that main may have been moved on to.
+        """Return the branches of the query that main may have been moved on to.
 
         The next batch of a driver that has died is on a branch too. As long as that of the ledger
         is there it is known for what it is; others may have dropped that one.
@@ -256,13 +281,13 @@ class PublishedLedgers:
         The first of these is empty, the last has the ledger. A rollback by time finds those between
         too: they are ancestors of main.
         """
-        for one in since[1:]:
-            if one.batch_of == query:
-                back = "" if one.parent is None else f" to snapshot {one.parent}"
+        for snapshot in since[1:]:
+            if snapshot.batch_of == query:
+                back = "" if snapshot.parent is None else f" to snapshot {snapshot.parent}"
                 raise SinkError(
                     f"{self._label}: main has rows of a batch of {query!r} without their ledger",
                     cause="main was rolled back or fast-forwarded to the middle of the batch "
-                    f"that begins with snapshot {one.id}",
+                    f"that begins with snapshot {snapshot.id}",
                     fix=f"Roll main back{back}, to before the batch, or fast-forward it to "
                     "the branch that has the whole batch",
                 )
@@ -273,16 +298,18 @@ class PublishedLedgers:
         query: str,
         since: Sequence[Snapshot],
         *,
-        known: bool,
+        written: bool,
         accept_expired: bool,
     ) -> None:
         """Raise SinkError if one of these has rows of a batch that the ledger does not have."""
-        for one in since:
-            if one.source is None:
+        for snapshot in since:
+            if snapshot.source is None:
                 continue
-            ours = self._is_of_batch(table, query, one, one.source, expired=known)
-            if ours or (ours is None and known and not accept_expired):
-                raise self._picked(table, query, one, known=ours is not None)
+            is_of_batch = self._is_of_batch(
+                table, query, snapshot, snapshot.source, expired=written
+            )
+            if is_of_batch or (is_of_batch is None and written and not accept_expired):
+                raise self._picked(table, query, snapshot, is_certain=is_of_batch is not None)
 
     def _is_of_batch(
         self, table: Snapshots, query: str, picked: Snapshot, source: int, *, expired: bool
@@ -291,32 +318,35 @@ class PublishedLedgers:
 
         None if nothing shows that. With `expired`, older metadata are read.
         """
-        found = first = self.read(table, source, child=picked if expired else None)
+        ancestor = first = self.read(table, source, child=picked if expired else None)
         if first is not None and first.source is not None:
             return self._is_of_batch(table, query, first, first.source, expired=expired)
-        while found is not None:
-            if found.ledger is not None:
-                return found is first and found.ledger.query == query
-            if found.batch_of is not None:
-                return found.batch_of == query
-            if found.parent is None:
+        while ancestor is not None:
+            if ancestor.ledger is not None:
+                return ancestor is first and ancestor.ledger.query == query
+            if ancestor.batch_of is not None:
+                return ancestor.batch_of == query
+            if ancestor.parent is None:
                 return False
-            found = self.read(table, found.parent, child=found if expired else None)
+            ancestor = self.read(table, ancestor.parent, child=ancestor if expired else None)
         return None
 
-    def _picked(self, table: Snapshots, query: str, one: Snapshot, *, known: bool) -> SinkError:
-        back = "" if one.parent is None else f" to snapshot {one.parent}"
+    def _picked(
+        self, table: Snapshots, query: str, snapshot: Snapshot, *, is_certain: bool
+    ) -> SinkError:
+        back = "" if snapshot.parent is None else f" to snapshot {snapshot.parent}"
         fix = f"Roll main back{back}; fast-forward brings rows back together with their ledger"
-        if known:
+        if is_certain:
             return SinkError(
                 f"{self._label}: main has rows of a batch of {query!r} without their ledger",
-                cause=f"snapshot {one.id} was cherry-picked from {one.source}, which has them",
+                cause=f"snapshot {snapshot.id} was cherry-picked from {snapshot.source}, which has "
+                "them",
                 fix=fix,
             )
         return SinkError(
-            f"{self._label}: nothing shows if snapshot {one.id} of main has rows of a batch of "
-            f"{query!r} without their ledger",
-            cause=f"it was cherry-picked from {one.source}: that snapshot, or one before it, "
+            f"{self._label}: nothing shows if snapshot {snapshot.id} of main has rows of a batch "
+            f"of {query!r} without their ledger",
+            cause=f"it was cherry-picked from {snapshot.source}: that snapshot, or one before it, "
             f"has expired, and {_searched(table.search)}",
             fix=f'If it has none, pass on_expired="accept" to continue. If it has: {fix}',
         )
@@ -335,14 +365,17 @@ def _searched(search: MetadataSearch) -> str:
     return f"no older metadata file of the table has it ({files})"
 
 
-def _step(one: Snapshot, before: Heads | None, *, several: bool) -> LedgerStep:
-    heads = {} if one.ledger is None else one.ledger.heads
-    return LedgerStep(heads, before, None if several else one.added, one.committed)
+def _step(snapshot: Snapshot, before: Heads | None, *, several: bool) -> LedgerStep:
+    return LedgerStep(
+        snapshot.heads, before, None if several else snapshot.added, snapshot.committed
+    )
 
 
-def _renamed(one: Snapshot) -> LedgerStep:
-    heads = {} if one.ledger is None else one.ledger.heads
-    return LedgerStep(heads, heads, 0, one.committed, f"renamed from query {one.renamed_from}")
+def _renamed(snapshot: Snapshot) -> LedgerStep:
+    heads = snapshot.heads
+    return LedgerStep(
+        heads, heads, 0, snapshot.committed, f"renamed from query {snapshot.renamed_from}"
+    )
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
@@ -359,3 +392,43 @@ def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
 def _order(head: Snapshot) -> tuple[int, int]:
     """By sequence number, and without one by the number in the ledger."""
     return head.sequence, 0 if head.ledger is None else head.ledger.number
+
+
+def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
+    """The branch with the last batch, if a rollback to before the first batch has removed all.
+
+    `first` is main's first snapshot, and there is no ledger since. A batch after the first is
+    staged only where main has the one before. Format 1 has no sequence numbers to tell it from a
+    table that was replaced.
+    """
+    if first is None or first.parent is not None:
+        return None
+    behind = {name: head for name, head in heads.items() if head.sequence > first.sequence}
+    return _latest(behind, after=1)
+
+
+def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
+    """The branch with the last batch of those after number `after` of their ledger."""
+    later = {
+        head.ledger.number: name
+        for name, head in heads.items()
+        if head.ledger is not None and head.ledger.number > after
+    }
+    return later[max(later)] if later else None
+
+
+def _replaced(
+    first: Snapshot | None, heads: Mapping[str, Snapshot], *, had_ledger: bool
+) -> str | None:
+    """A branch with batches that main had, and that `first`, its first snapshot, does not follow.
+
+    CREATE OR REPLACE TABLE makes main again, and leaves branches. Of a first batch it is not known
+    by itself whether it was ever in main.
+    """
+    before = {
+        head.ledger.number: name
+        for name, head in heads.items()
+        if head.ledger is not None
+        and (first is None or (first.parent is None and head.sequence < first.sequence))
+    }
+    return before[min(before)] if before and (had_ledger or max(before) > 1) else None

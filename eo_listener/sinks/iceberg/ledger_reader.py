@@ -10,9 +10,8 @@ from eo_listener.errors import JvmError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
 from eo_listener.sinks.iceberg.connection import find, has_files_of
 from eo_listener.sinks.iceberg.errors import unreadable
-from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.ledger_steps import (
     BATCHES_READ,
     LedgerStep,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
-"""Keep a JDBC catalog from being created if there is none, and its tables from being altered."""
+"""Keep a missing JDBC catalog from being created, and its tables from being altered."""
 
 
 class IcebergLedgerReader:
@@ -53,7 +52,7 @@ class IcebergLedgerReader:
         self._spark = spark
         self._query = query
         self._batches = batches
-        self._ledgers = PublishedLedgers(self.label, self._has_files_of)
+        self.published = PublishedLedgers(self.label, self._has_files_of)
         self._table: IcebergTable | None = None
 
     @property
@@ -64,42 +63,42 @@ class IcebergLedgerReader:
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, of one snapshot of main."""
         with self.explained():
-            self._table = table = self.found()
-        found = {one.key: one for one in self.stored(table)}
-        if not found:
+            self._table = table = self.require_table()
+        ledgers = {ledger.key: ledger for ledger in self.stored(table)}
+        if not ledgers:
             raise SettingsError(
                 f"{self.label} has no ledger: no snapshot of main has one",
                 cause="no IcebergSink has written to it yet, it was dropped and recreated, "
                 "main was rolled back to before its first batch, or it is the wrong table",
                 fix="Name the table that was passed to IcebergSink",
             )
-        return found
+        return ledgers
 
     def stored(self, table: IcebergTable) -> list[StoredLedger]:
         """Read the ledgers of a table, if it has any. Raises SinkError."""
         with self.explained():
-            queries = self._ledgers.with_branch(table)
+            queries = self.published.with_branch(table)
             if self._query not in queries:  # main may have thousands of snapshots
-                queries = self._ledgers.queries(table)
-            found = [self._stored(table, query) for query in sorted(queries)]
-        return [one for one in found if one is not None]
+                queries = self.published.queries(table)
+            ledgers = [self._stored(table, query) for query in sorted(queries)]
+        return [ledger for ledger in ledgers if ledger is not None]
 
-    def opened(self) -> IcebergTable | None:
+    def table(self) -> IcebergTable | None:
         """Load the table; None if it does not exist. Raises SettingsError and SinkError."""
         with self.explained():
-            return self._loaded()
+            return self._load()
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Read what the newest batches have applied, as far as their snapshots have not expired."""
         with self.explained():
-            table = self._table or self.found()
-            steps = self._ledgers.steps(table, key.query)
+            table = self._table or self.require_table()
+            steps = self.published.steps(table, key.query)
             return iter(applied_batches(newest_steps(steps, self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
         """Read of which offset each row is, in the snapshot that the ledger was read of."""
         with self.explained():
-            table = self._table or self.found()
+            table = self._table or self.require_table()
             sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
             with asking("read a table"):
                 frame = self._spark.session().sql(sql)
@@ -110,56 +109,60 @@ class IcebergLedgerReader:
         self._table = None
 
     def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:
-        """None if no batch of it was ever in main; without heads if they cannot be known."""
+        """Return the ledger of a query, without heads if they cannot be known; None if no batch of
+        it was ever in main.
+        """
         key = LedgerKey(self._name.key, query)
         try:
-            found = self._ledgers.published(table, query)
+            published = self.published.published(table, query)
         except SinkError:
             if self._query in (None, query):
                 raise
             return StoredLedger(key=key, heads={}, moved_at={})
-        back = self._taken_back(table, found)
-        if not found.heads and back is None:
+        back = self._taken_back(table, published)
+        if not published.heads and back is None:
             return None
-        at = {} if found.snapshot is None else moved_at(self._steps(table, found, found.snapshot))
+        at = (
+            {}
+            if published.snapshot is None
+            else moved_at(self._steps(table, published, published.snapshot))
+        )
         return StoredLedger(
-            key=key, heads=found.heads, moved_at=at, taken_back=back, newest_only=True
+            key=key, heads=published.heads, moved_at=at, taken_back=back, newest_only=True
         )
 
-    def _steps(self, table: IcebergTable, found: Published, snapshot: int) -> Iterator[LedgerStep]:
+    def _steps(
+        self, table: IcebergTable, published: Published, snapshot: int
+    ) -> Iterator[LedgerStep]:
         """The snapshot that has the ledger itself, since main may no longer lead there."""
-        read = self._ledgers.read(table, snapshot)
+        read = self.published.read(table, snapshot)
         if read is not None:
-            yield LedgerStep(found.heads, None, None, read.committed)
-        yield from self._ledgers.steps(table, found.ledger.query)
+            yield LedgerStep(published.heads, None, None, read.committed)
+        yield from self.published.steps(table, published.ledger.query)
 
-    def _taken_back(self, table: IcebergTable, found: Published) -> TakenBack | None:
-        if found.rolled_back is not None:
+    def _taken_back(self, table: IcebergTable, published: Published) -> TakenBack | None:
+        if published.rolled_back is not None:
             cause = (
                 "main was rolled back: it no longer has the batches after number "
-                f"{found.ledger.number} of its ledger, which are in branch {found.rolled_back}"
+                f"{published.ledger.number} of its ledger, which are in branch "
+                f"{published.rolled_back}"
             )
-            if self._ledgers.leads_to(table, found.rolled_back):
-                return TakenBack(cause, self._name.fast_forward(found.rolled_back))
+            if self.published.leads_to(table, published.rolled_back):
+                return TakenBack(cause, self._name.fast_forward(published.rolled_back))
             return TakenBack(
                 f"{cause}, which main cannot be fast-forwarded to: other writers have "
                 "committed since",
                 "",
             )
-        if found.replaced is not None:
+        if published.replaced is not None:
             return TakenBack(
                 cause="the table was replaced (CREATE OR REPLACE TABLE): the previous rows are "
-                f"in branch {found.replaced}",
+                f"in branch {published.replaced}",
                 fix="",
             )
         return None
 
-    @property
-    def published(self) -> PublishedLedgers:
-        """Return the finder of the ledgers of the table."""
-        return self._ledgers
-
-    def _loaded(self) -> IcebergTable | None:
+    def _load(self) -> IcebergTable | None:
         spark, name = self._spark.session(), self._name
         setting = f"spark.sql.catalog.{name.parts[0]}"
         with asking("read its settings"):
@@ -180,9 +183,9 @@ class IcebergLedgerReader:
             raise self._absent(cause)
         return table
 
-    def found(self) -> IcebergTable:
-        """The table. Raises SettingsError if it does not exist, ThrownError and JvmError."""
-        table = self._loaded()
+    def require_table(self) -> IcebergTable:
+        """Load the table. Raises SettingsError if it does not exist, ThrownError and JvmError."""
+        table = self._load()
         if table is None:
             raise self._absent(
                 "its name is wrong, or the catalog's settings differ from the query's"

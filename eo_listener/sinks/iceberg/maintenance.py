@@ -32,21 +32,20 @@ _SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One procedure: what it was for, the statement, and what it answered.
+    """One procedure: the reason to run it, the statement, and its answer.
 
-    `result` are the columns of its answer, None if it was not run. `kept` is the reason why fewer
-    snapshots expire than requested.
+    `result` are the columns of the answer, None if it was not run. `retention` is the reason why
+    fewer snapshots expire than requested.
     """
 
-    found: str
+    reason: str
     statement: str
     result: Mapping[str, Any] | None = None
-    kept: str | None = None
+    retention: str | None = None
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {value}" for name, value in (self.result or {}).items())
-        lines = [self.found, *filter(None, [self.kept]), self.statement, *filter(None, [numbers])]
-        return "\n  ".join(lines)
+        return "\n  ".join(filter(None, [self.reason, self.retention, self.statement, numbers]))
 
 
 class SnapshotRow(NamedTuple):
@@ -113,16 +112,16 @@ def expiry_limit(
     after it must not expire, or nobody could tell that its batch was not rolled back. Raises
     KeyError if the snapshots lack main's head: they were read before the branches.
     """
-    known = {one.id: one for one in snapshots}
+    by_id = {snapshot.id: snapshot for snapshot in snapshots}
     limit = Limit(cutoff, None)
     earliest: datetime | None = None  # of the snapshots of main that came after `at`
-    at = known[branches[MAIN]] if MAIN in branches else None
+    at = by_id[branches[MAIN]] if MAIN in branches else None
     heads = {head: name for name, head in branches.items() if is_branch_of_any(name)}
     while at is not None:
         if at.id in heads and earliest is not None and earliest < limit.older_than:
             limit = Limit(earliest, heads[at.id])
         earliest = at.committed_at if earliest is None else min(earliest, at.committed_at)
-        at = None if at.parent is None else known.get(at.parent)
+        at = None if at.parent is None else by_id.get(at.parent)
     return limit
 
 
@@ -132,12 +131,12 @@ class _Work:
     def __init__(self, spark: Any, name: TableName, *, execute: bool) -> None:
         self._spark, self._name, self._execute = spark, name, execute
         with _failing(name):
-            found = find(spark, name)
-        if found is None:
+            table = find(spark, name)
+        if table is None:
             raise SettingsError(
                 f"table {name.key} does not exist", fix="Check its name and the catalog's settings"
             )
-        self._table = found
+        self._table = table
 
     def compact(self) -> list[MaintenanceStep]:
         """Bring small files together, then what deletes rows of them, then the manifests."""
@@ -150,8 +149,8 @@ class _Work:
         steps = [self._step(f"{count} data files{mean}", "rewrite_data_files")]
         deletes = files.get(1, (0, 0))[0]
         if deletes:
-            found = f"{deletes} position delete files"
-            steps.append(self._step(found, "rewrite_position_delete_files"))
+            reason = f"{deletes} position delete files"
+            steps.append(self._step(reason, "rewrite_position_delete_files"))
         ((manifests,),) = self._rows("count(*)", "manifests")
         steps.append(self._step(f"{manifests} manifests", "rewrite_manifests"))
         return steps
@@ -162,18 +161,18 @@ class _Work:
             self._table.refresh()
         branches = self._table.branches  # read first: the snapshots then have main's head
         snapshots = [
-            SnapshotRow(one, parent, datetime.fromtimestamp(at / 1000, timezone.utc))
-            for one, parent, at in self._rows(_SNAPSHOTS, "snapshots")
+            SnapshotRow(snapshot_id, parent, datetime.fromtimestamp(at / 1000, timezone.utc))
+            for snapshot_id, parent, at in self._rows(_SNAPSHOTS, "snapshots")
         ]
         limit = expiry_limit(snapshots, branches, cutoff)
-        older = sum(one.committed_at < limit.older_than for one in snapshots)
-        kept = limit.branch and (
+        older = sum(snapshot.committed_at < limit.older_than for snapshot in snapshots)
+        retention = limit.branch and (
             f"snapshots since {_utc(limit.older_than)} are kept: they prove that main has the "
             f"last batch of the query of branch {limit.branch}. If that query will never run "
             f"again: ALTER TABLE {self._name.sql} DROP BRANCH {limit.branch}"
         )
-        found = f"{older} of {len(snapshots)} snapshots are older than {_utc(limit.older_than)}"
-        return self._step(found, "expire_snapshots", _before(limit.older_than), kept=kept)
+        reason = f"{older} of {len(snapshots)} snapshots are older than {_utc(limit.older_than)}"
+        return self._step(reason, "expire_snapshots", _before(limit.older_than), retention)
 
     def remove_orphans(self, cutoff: datetime) -> MaintenanceStep:
         """Remove orphan files that are older."""
@@ -181,26 +180,28 @@ class _Work:
         dry = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
         orphans = len(self._sql(statement if self._execute else dry))  # both name the files
         return MaintenanceStep(
-            found=f"{orphans} orphan files are older than {_utc(cutoff)}",
+            reason=f"{orphans} orphan files are older than {_utc(cutoff)}",
             statement=statement,
             result={"removed_files_count": orphans} if self._execute else None,
         )
 
     def _step(
-        self, found: str, procedure: str, more: Sequence[str] = (), *, kept: str | None = None
+        self, reason: str, procedure: str, more: Sequence[str] = (), retention: str | None = None
     ) -> MaintenanceStep:
         statement = self._statement(procedure, more)
         result = self._sql(statement)[0].asDict() if self._execute else None
-        return MaintenanceStep(found=found, statement=statement, result=result, kept=kept)
+        return MaintenanceStep(
+            reason=reason, statement=statement, result=result, retention=retention
+        )
 
     def _statement(self, procedure: str, more: Sequence[str]) -> str:
         catalog, *rest = self._name.parts
         inner = TableName(tuple(rest)).sql.replace("'", "\\'")
-        given = ", ".join([f"table => '{inner}'", *more])
-        return f"CALL {TableName((catalog,)).sql}.system.{procedure}({given})"
+        arguments = ", ".join([f"table => '{inner}'", *more])
+        return f"CALL {TableName((catalog,)).sql}.system.{procedure}({arguments})"
 
-    def _rows(self, columns: str, of: str) -> list[Any]:
-        return self._sql(f"SELECT {columns} FROM {self._name.sql}.{of}")
+    def _rows(self, columns: str, metadata: str) -> list[Any]:
+        return self._sql(f"SELECT {columns} FROM {self._name.sql}.{metadata}")
 
     def _sql(self, text: str) -> list[Any]:
         with _failing(self._name):
@@ -223,16 +224,16 @@ def _failing(name: TableName) -> Iterator[None]:
         with java_errors():
             yield
     except ThrownError as error:
-        said = in_short(error)
+        summary = in_short(error)
         if error.is_any(*_NO_PROCEDURES):
             raise SettingsError(
-                f"this session cannot run Iceberg's procedures ({said})",
+                f"this session cannot run Iceberg's procedures ({summary})",
                 cause="they are part of Iceberg's SQL extensions",
                 fix="Start the session with configure(SparkSession.builder, "
                 f"iceberg=True).getOrCreate(), or with spark.sql.extensions={EXTENSION}",
             ) from error
         raise SinkError(
-            f"{name.key}: maintenance stopped ({said})",
+            f"{name.key}: maintenance stopped ({summary})",
             cause="the steps before it are done; this step has changed no rows. An interrupted "
             "expiry can leave files, which are orphan files",
             fix="Run it again; if other writers came first, at a time with fewer of them",

@@ -63,11 +63,11 @@ class Upsert:
         merge = replace(self.merge, table=self.name.branch(branch))
         with java_errors():
             merge.check_table(self.session, self.view)
-            given = merge.count(self.session, self.view)
-            if given:
+            count = merge.count(self.session, self.view)
+            if count:
                 self.table.uncache()
                 self.session.sql(merge.statement(self.view)).collect()
-            return given
+            return count
 
     def concerns(self, base: int, main: int) -> bool:
         """Return True if an appended row has a key of the batch, or cannot be read."""

@@ -20,37 +20,37 @@ def since(
 
     None where main does not come after it: it was rolled back, or one between them has expired.
     """
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     while main != base:
-        one = None if main is None else read(main)
-        if one is None:
+        snapshot = None if main is None else read(main)
+        if snapshot is None:
             return None
-        found.append(one)
-        main = one.parent
-    return tuple(found)
+        snapshots.append(snapshot)
+        main = snapshot.parent
+    return tuple(snapshots)
 
 
 def leave_rows(moves: Sequence[Snapshot]) -> bool:
     """Return True if each row that main had before them is in it now, unchanged."""
-    return all(one.operation in (_APPEND, _REPLACE) for one in moves)
+    return all(snapshot.operation in (_APPEND, _REPLACE) for snapshot in moves)
 
 
 def replacing(moves: Sequence[Snapshot]) -> tuple[int, ...]:
     """Those of them that have put rows into other files."""
-    return tuple(one.id for one in moves if one.operation == _REPLACE)
+    return tuple(snapshot.id for snapshot in moves if snapshot.operation == _REPLACE)
 
 
 def has_appends(moves: Sequence[Snapshot]) -> bool:
     """Return True if one of them may have added rows: a summary need not say how many."""
-    return any(one.operation == _APPEND for one in moves)
+    return any(snapshot.operation == _APPEND for snapshot in moves)
 
 
 def described(moves: Sequence[Snapshot] | None) -> str:
     """Describe these commits, and the author of the last one."""
     if not moves:
         return "main was rolled back, or some of its snapshots have expired"
-    counts = Counter(str(one.operation) for one in moves)
+    counts = Counter(str(snapshot.operation) for snapshot in moves)
     listed = ", ".join(f"{count} {operation}" for operation, count in sorted(counts.items()))
     last = moves[0]
-    who = f"a batch of {last.ledger.query!r}" if last.ledger is not None else last.written_by
-    return f"{listed}, the last by {who or 'a program that does not give its name'}"
+    author = f"a batch of {last.ledger.query!r}" if last.ledger is not None else last.written_by
+    return f"{listed}, the last by {author or 'a program that does not give its name'}"

@@ -27,14 +27,14 @@ class TableName:
         """Read a name as Spark SQL writes it. Raises SettingsError."""
         parts: list[str] = []
         at = 0
-        while found := _PART.match(text, at):
-            in_backticks, plain = found.groups()
+        while match := _PART.match(text, at):
+            in_backticks, plain = match.groups()
             parts.append(plain if in_backticks is None else in_backticks.replace("``", "`"))
-            at = found.end()
+            at = match.end()
             if text[at : at + 1] != ".":
                 break
             at += 1
-        if at != len(text) or text[-1:] in ("", ".") or any(not one.strip() for one in parts):
+        if at != len(text) or text[-1:] in ("", ".") or any(not part.strip() for part in parts):
             raise SettingsError(
                 f"{text!r} is not a table name",
                 fix="Write catalog.namespace.table; put a part with a dot in backticks: "
@@ -52,7 +52,8 @@ class TableName:
     @property
     def key(self) -> str:
         """The name as it goes into keys and texts."""
-        return ".".join(one if _is_plain(one) else quoted(one) for one in self.parts)
+        plain = re.compile(r"\w+")
+        return ".".join(part if plain.fullmatch(part) else quoted(part) for part in self.parts)
 
     @property
     def label(self) -> str:
@@ -92,8 +93,8 @@ def new_branch(query: str, run_id: str) -> str:
 
 def is_branch_of(query: str, name: str) -> bool:
     """Return True if a sink has made this branch for a batch of `query`."""
-    found = _OURS.fullmatch(name)
-    return found is not None and found[1] == _digest(query, 16)
+    match = _OURS.fullmatch(name)
+    return match is not None and match[1] == _digest(query, 16)
 
 
 def is_branch_of_any(name: str) -> bool:
@@ -103,7 +104,3 @@ def is_branch_of_any(name: str) -> bool:
 
 def _digest(text: str, digits: int) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
-
-
-def _is_plain(part: str) -> bool:
-    return re.fullmatch(r"\w+", part) is not None

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -34,9 +35,8 @@ from eo_listener.sinks.iceberg.errors import (
     translating,
     unanswered,
 )
-from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
-from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
 from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.ledger_text import LedgerText
@@ -91,7 +91,7 @@ class Publication:
         began, computed = monotonic(), 0
         while True:
             try:
-                return self._tried()
+                return self._try_once()
             except _ComputedInVainError as error:
                 computed += 1
                 if computed == _COMPUTED:
@@ -110,7 +110,7 @@ class Publication:
                     error,
                 )
 
-    def _tried(self) -> Applied:
+    def _try_once(self) -> Applied:
         staged = self.begin()
         try:
             fault_point("sink.begun")
@@ -143,86 +143,86 @@ class Publication:
         return staged
 
     def begin(self) -> Staged:
-        """Make the branch. Raises as `write` does."""
-        with translating(self.label):
-            return self._staged()
+        """Make the branch, at the snapshot of main whose ledger is as the entry has found it.
 
-    def fill(self, staged: Staged) -> int | None:
-        """Write the rows on it; return how many, if that is known. Raises as `write` does."""
-        with translating(self.label):
-            return self._written(staged)
-
-    def _staged(self) -> Staged:
-        """Make the branch, at the snapshot of main whose ledger is as the entry has found it."""
+        Raises as `write` does.
+        """
         refused: ThrownError | None = None
-        for _ in range(TRIES):
-            self.table.refresh()
-            base, before, found = self.table.main, self.table.version, self._compared()
-            branch = new_branch(self.entry.query, self.entry.run_id)
-            try:
-                summary = self._first_summary()
-                root = self.table.create_branch(branch, at=base, summary=summary)
-            except MainMovedError:
-                continue
-            except ThrownError as error:
-                if not is_refusal(error):
-                    raise
+        with translating(self.label):
+            for _ in range(TRIES):
                 self.table.refresh()
-                refused = self._after_others(error, before)
-                continue
-            return Staged(branch, base, root, self._ledger(found).encode())
+                base, before = self.table.main, self.table.version
+                published = self._checked_ledger()
+                branch = new_branch(self.entry.query, self.entry.run_id)
+                try:
+                    summary = self._first_summary()
+                    root = self.table.create_branch(branch, at=base, summary=summary)
+                except MainMovedError:
+                    continue
+                except ThrownError as error:
+                    if not is_refusal(error):
+                        raise
+                    self.table.refresh()
+                    refused = self._after_others(error, before)
+                    continue
+                return Staged(branch, base, root, self._ledger(published).encode())
         raise overtaken(self.label, self.entry.batch_id) from refused
 
-    def _written(self, staged: Staged) -> int | None:
-        """Write the rows; see after a failure whether a successor has dropped their branch."""
-        try:
-            self.table.uncache()
-            return self.rows.write(staged.branch, self._summary(staged))
-        except (ThrownError, SinkError) as error:
-            self.table.refresh()
-            # Of two threads of one session, one may have put the table as it was into its cache.
-            if staged.branch not in self.table.branches or _NO_BRANCH in str(error):
-                raise branch_dropped(self.label, staged.branch) from error
-            raise
+    def fill(self, staged: Staged) -> int | None:
+        """Write the rows on the branch; return how many, if that is known. Raises as `write` does.
 
-    def _compared(self) -> Published:
-        """The ledger, if it still is as the entry found it.
+        After a failure a successor may turn out to have dropped the branch.
+        """
+        with translating(self.label):
+            try:
+                self.table.uncache()
+                return self.rows.write(staged.branch, self._summary(staged))
+            except (ThrownError, SinkError) as error:
+                self.table.refresh()
+                # Another thread of the session may have put the table as it was into its cache.
+                if staged.branch not in self.table.branches or _NO_BRANCH in str(error):
+                    raise branch_dropped(self.label, staged.branch) from error
+                raise
 
-        Raises ForeignWriterError, and SinkError where the table was replaced.
+    def _checked_ledger(self) -> Published:
+        """Return the ledger, if it still is as the entry found it.
+
+        Raises ForeignWriterError, and SinkError if the table was replaced.
         """
         entry = self.entry
-        known = any(move.expected is not None for move in entry.moves.values())
-        found = self.ledgers.published(
-            self.table, entry.query, accept_expired=self.accept_expired, known=known
+        had_ledger = any(move.expected is not None for move in entry.moves.values())
+        published = self.ledgers.published(
+            self.table, entry.query, accept_expired=self.accept_expired, had_ledger=had_ledger
         )
-        if found.replaced is not None and known:
-            raise table_replaced(self.label, entry.query, found.replaced)
-        refuse_moved(self.label, entry, found.heads)
-        at = None if found.snapshot is None else self.ledgers.read(self.table, found.snapshot)
-        if self.settle is not None and at is not None and at.letters is not None:
-            self.settle(at.letters)
-        return found
+        if published.replaced is not None and had_ledger:
+            raise table_replaced(self.label, entry.query, published.replaced)
+        refuse_moved(self.label, entry, published.heads)
+        if self.settle is not None:
+            letters = self.ledgers.letters_of(self.table, published)
+            if letters is not None:
+                self.settle(letters)
+        return published
 
     def _publish(self, staged: Staged) -> int:
         """Move main on to the branch; return how many rows its snapshot has added."""
         refused: ThrownError | None = None
-        seen = staged.base
+        valid_at = staged.base
         for _ in range(TRIES):
             with translating(self.label):
                 self.table.refresh()
                 added = self._check_staged(staged)
-                self._compared()
-                self._check_valid(staged, seen)
-                seen = self.table.main
+                self._checked_ledger()
+                self._check_valid(staged, valid_at)
+                valid_at = self.table.main
             try:
-                self._moved(staged)
+                self._move_main(staged)
             except MainMovedError:
                 continue
             except ThrownError as error:
                 if not is_refusal(error):
                     raise unanswered(error, self.label) from error
                 before = self.table.version
-                if not self._is_made():
+                if not self._is_committed():
                     refused = self._after_others(error, before)
                     continue
             except JvmError as error:
@@ -240,7 +240,7 @@ class Publication:
             raise refused_alone(error, self.label) from error
         return error
 
-    def _is_made(self) -> bool:
+    def _is_committed(self) -> bool:
         """Return True if main has the batch, although its commit was refused.
 
         A JDBC catalog sends a commit again where the connection broke (`JdbcClientPool`): if
@@ -248,17 +248,17 @@ class Publication:
         """
         try:
             self.table.refresh()
-            found = self.ledgers.published(
+            published = self.ledgers.published(
                 self.table, self.entry.query, accept_expired=self.accept_expired
             )
         except (ThrownError, JvmError, SinkError) as error:
             raise unanswered(error, self.label) from error
-        return self._is_in(found.heads)
+        return self._is_in(published.heads)
 
-    def _moved(self, staged: Staged) -> None:
+    def _move_main(self, staged: Staged) -> None:
         """Publish what is staged, on main as it is now."""
         table, query = self.table, self.entry.query
-        drop = [name for name in table.branches if self._is_ours(name) and name != staged.branch]
+        drop = [name for name in table.branches if self._gives_up(name) and name != staged.branch]
         summary = self._summary(staged)
         if table.main == staged.base:
             table.publish(
@@ -279,28 +279,28 @@ class Publication:
         else:
             raise overtaken(self.label, self.entry.batch_id)
 
-    def _check_valid(self, staged: Staged, seen: int | None) -> None:
+    def _check_valid(self, staged: Staged, valid_at: int | None) -> None:
         """See that what was written would be the same, if it were written on main as it is now.
 
-        It was so at the snapshot `seen` of main. Commits of others leave it so that change no rows,
-        or only append such as it is not about, and that leave the files there which it has changed.
+        It was so at the snapshot `valid_at` of main. Commits of others leave it so that change no
+        rows, or only append such as it is not about, and that leave the files which it has changed.
         Raises _ComputedInVainError.
         """
         table = self.table
-        if table.main == seen or (table.main is not None and self.rows.appends):
+        if table.main == valid_at or (table.main is not None and self.rows.appends):
             return
-        moved = moves.since(lambda one: self.ledgers.read(table, one), table.main, seen)
-        if not self._holds(staged, moved, seen, table.main):
+        moved = moves.since(partial(self.ledgers.read, table), table.main, valid_at)
+        if not self._is_still_valid(staged, moved, valid_at, table.main):
             raise _ComputedInVainError(moves.described(moved))
 
-    def _holds(
+    def _is_still_valid(
         self,
         staged: Staged,
         moved: tuple[Snapshot, ...] | None,
-        seen: int | None,
+        valid_at: int | None,
         main: int | None,
     ) -> bool:
-        if moved is None or seen is None or main is None or not moves.leave_rows(moved):
+        if moved is None or valid_at is None or main is None or not moves.leave_rows(moved):
             return False
         at = self.table.branches[staged.branch]
         head = self.ledgers.read(self.table, at)
@@ -308,7 +308,7 @@ class Publication:
             return False  # of several statements, each with changes of its own
         if not self.table.holds(at, moves.replacing(moved)):
             return False
-        return not moves.has_appends(moved) or not self.rows.concerns(seen, main)
+        return not moves.has_appends(moved) or not self.rows.concerns(valid_at, main)
 
     # The differences between a batch and a repair of the ledger.
 
@@ -321,18 +321,18 @@ class Publication:
 
     def _summary(self, staged: Staged) -> dict[str, str]:
         """That of the snapshot that main is moved on to."""
-        given = {PROPERTY: staged.ledger}
-        return given if self.letters is None else {**given, LETTERS: self.letters}
+        letters = {} if self.letters is None else {LETTERS: self.letters}
+        return {PROPERTY: staged.ledger, **letters}
 
-    def _ledger(self, found: Published) -> LedgerText:
+    def _ledger(self, published: Published) -> LedgerText:
         """Return the new ledger."""
-        return found.ledger.after(self.entry)
+        return published.ledger.after(self.entry)
 
     def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
         """Return True if these are the heads that were to be published."""
         return all(heads.get(tp) == self.entry.head(tp) for tp in self.entry.moves)
 
-    def _is_ours(self, branch: str) -> bool:
+    def _gives_up(self, branch: str) -> bool:
         """Return True if a branch is given up when the new one is main."""
         return is_branch_of(self.entry.query, branch)
 
@@ -361,9 +361,9 @@ class Publication:
                 raise branch_dropped(self.label, staged.branch)
             head = parent
             chain.add(head.id)
-        for one in self.table.added_since(staged.root):
-            found = self.ledgers.read(self.table, one)
-            if found is not None and found.staged and found.parent in chain:
+        for snapshot_id in self.table.added_since(staged.root):
+            snapshot = self.ledgers.read(self.table, snapshot_id)
+            if snapshot is not None and snapshot.staged and snapshot.parent in chain:
                 raise not_on_branch(self.label, staged.branch)
 
     def drop(self, branch: str) -> None:

@@ -26,14 +26,12 @@ from eo_listener.sinks.iceberg.dead_letters import (
     flaws,
     marks,
     sifted,
-    unpublished,
 )
 from eo_listener.sinks.iceberg.errors import table_dropped, translating
-from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Publication
-from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
 from eo_listener.sinks.kept_rows import unmarked_rows
@@ -152,21 +150,21 @@ class IcebergSink:
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; none if there is no table."""
         with translating(self.label):
-            table = self._found()
+            table = self._find()
             self._uuid = None if table is None else table.uuid
             if table is None:
                 return {}
-            found = self._ledgers.published(table, query, accept_expired=self._accept_expired)
-            at = None if found.snapshot is None else self._ledgers.read(table, found.snapshot)
-        if at is not None and at.letters is not None:
-            self._tables.publish(at.letters, query, self._session)
-        self._report(found)
-        return found.heads
+            published = self._ledgers.published(table, query, accept_expired=self._accept_expired)
+            letters = self._ledgers.letters_of(table, published)
+        if letters is not None:
+            self._tables.publish(letters, query, self._session)
+        self._report(published)
+        return published.heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
         with translating(self.label):
-            table = self._found()
+            table = self._find()
             if table is None:
                 return {}
             return self._ledgers.moved_by(table, self.key, query_id)
@@ -180,9 +178,9 @@ class IcebergSink:
             with translating(self.label), java_errors():
                 # The transform may have used another one.
                 stack.enter_context(working_in(frame.sparkSession))
-                found = self._checked(frame.sparkSession, entry)
+                existing = self._checked(frame.sparkSession, entry)
                 rows = stack.enter_context(unmarked_rows(frame, self.label, _NAME_LETTERS))
-                table = found or self._made(rows)
+                table = existing or self._make(rows)
                 writer = stack.enter_context(self._writer(table, rows, entry))
             return self._publication(table, writer, entry).write()
 
@@ -202,18 +200,18 @@ class IcebergSink:
             with translating(self.label), java_errors():
                 stack.enter_context(working_in(frame.sparkSession))
                 RowFilter.for_target(frame.columns, None)
-                found = self._checked(frame.sparkSession, entry)
-                table = found or self._made(frame.drop(REASON))
+                existing = self._checked(frame.sparkSession, entry)
+                table = existing or self._make(frame.drop(REASON))
                 reasons = [*marks(frame), *self._flaws(frame)]
                 refusals = Refusals(label=self.label, limit=self._target.limit)
                 rows = stack.enter_context(sifted(frame, reasons, refusals))
-                given = rows.letters(entry, datetime.now(timezone.utc))
+                dead_rows = rows.letters(entry, datetime.now(timezone.utc))
                 writer = stack.enter_context(self._writer(table, rows.rows, entry))
             create = self._creation.create
-            self._tables.make(name, given, create=create)
+            self._tables.make(name, dead_rows, create=create)
             if rows.dead:
                 owner = f"dead letters of {entry.query} in {self.key}"
-                letters = self._tables.stage(name, given, entry, owner, create=create)
+                letters = self._tables.stage(name, dead_rows, entry, owner, create=create)
                 fault_point("sink.letters-staged")
             try:
                 applied = self._publication(table, writer, entry, letters).write()
@@ -227,7 +225,12 @@ class IcebergSink:
             try:
                 self._tables.publish(letters.encode(), entry.run_id, frame.sparkSession)
             except SinkError as error:
-                raise unpublished(error, letters.table) from error
+                raise OutcomeUnknownError(
+                    "the batch is published, but its dead letters are not yet in "
+                    f"{letters.table}: {error.problem}",
+                    cause=error.cause,
+                    fix="Nothing to do: they are published when the ledger is next read",
+                ) from error
             fault_point("sink.letters-published")
         return replace(applied, dead_letters=rows.dead)
 
@@ -254,15 +257,15 @@ class IcebergSink:
 
         And SinkError if it is not the table that the ledger was read from.
         """
-        found = find(spark, self._name)
+        table = find(spark, self._name)
         if any(move.expected is not None for move in entry.moves.values()):
-            if found is None:
+            if table is None:
                 raise table_dropped(self.label, "it no longer exists")
-            if self._uuid not in (None, found.uuid):
-                raise table_dropped(self.label, f"it was {self._uuid} and is now {found.uuid}")
-        if found is not None:
-            check_wap(spark, found, self.label)
-        return found
+            if self._uuid not in (None, table.uuid):
+                raise table_dropped(self.label, f"it was {self._uuid} and is now {table.uuid}")
+        if table is not None:
+            check_wap(spark, table, self.label)
+        return table
 
     def _flaws(self, frame: DataFrame) -> list[Column]:
         """Return the reasons why the table would not take rows of `frame`; nothing is known for
@@ -271,10 +274,10 @@ class IcebergSink:
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
-        columns, there = catalog.matched(
+        columns, schema = catalog.matched(
             frame.sparkSession, self._name, rows, new_columns=self._new_columns
         )
-        return flaws(rows, columns, there, self._target)
+        return flaws(rows, columns, schema, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ledgers": None, "_tables": None, "_session": None}
@@ -283,11 +286,11 @@ class IcebergSink:
         self.__dict__.update(state)
         self.close()
 
-    def _found(self) -> IcebergTable | None:
+    def _find(self) -> IcebergTable | None:
         """The table, if no batch brings a session. Raises as `find` does."""
         return find(session(self._name.parts[0], self._session), self._name)
 
-    def _made(self, frame: DataFrame) -> IcebergTable:
+    def _make(self, frame: DataFrame) -> IcebergTable:
         target = self._target
         if target.apply is not None:
             raise SettingsError(
@@ -307,9 +310,9 @@ class IcebergSink:
         if target.apply is not None:
             return UserSql.staged(name, table, frame, target=target, entry=entry)
         spark = frame.sparkSession
-        columns, there = catalog.matched(spark, name, frame, new_columns=self._new_columns)
+        columns, schema = catalog.matched(spark, name, frame, new_columns=self._new_columns)
         if target.mode is Mode.APPEND:
-            return nullcontext(Append(name, catalog.fitted(frame, columns, there)))
+            return nullcontext(Append(name, catalog.fitted(frame, columns, schema)))
         if table.has_property(_ANY_SCHEMA):
             raise SettingsError(
                 f"{self.label} has {_ANY_SCHEMA}",
@@ -318,29 +321,29 @@ class IcebergSink:
                 "new_columns=True adds columns by itself",
             )
         written = subschema(frame.schema, columns)
-        check_upsert(target.keys, target.version_column, written, types_of(there))
+        check_upsert(target.keys, target.version_column, written, types_of(schema))
         return Upsert.staged(name, table, frame, columns=columns, target=target, label=self.label)
 
     def _has_files_of(self, snapshot: int) -> bool:
         spark = session(self._name.parts[0], self._session)
         return has_files_of(spark, self._name, self.label, snapshot)
 
-    def _report(self, found: Published) -> None:
+    def _report(self, published: Published) -> None:
         """Say once that main was rolled back behind later batches, and how to undo it.
 
         Or that the table was replaced.
         """
-        branch = found.rolled_back or found.replaced
+        branch = published.rolled_back or published.replaced
         if branch is None or branch == self._reported:
             return
         self._reported = branch
-        if found.replaced is not None:
+        if published.replaced is not None:
             logger.warning(
                 "%s was replaced (CREATE OR REPLACE TABLE): it has no ledger of %r, and the "
                 "previous rows are in branch %s. Fix: to write everything into the new table, "
                 "start with a new checkpoint",
                 self.label,
-                found.ledger.query,
+                published.ledger.query,
                 branch,
             )
             return
@@ -349,8 +352,8 @@ class IcebergSink:
             "ledger, which are in branch %s. Fix: %s undoes the rollback; to read those offsets "
             "again instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
             self.label,
-            found.ledger.query,
-            found.ledger.number,
+            published.ledger.query,
+            published.ledger.number,
             branch,
             self._name.fast_forward(branch),
         )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from eo_listener.sinks.ledger_text import LedgerText
+from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
@@ -23,28 +23,35 @@ _PROGRAM: Final = ("engine-name", "engine-version", "app-id")
 
 
 class Snapshot(NamedTuple):
-    """The relevant parts of a snapshot.
-
-    `added` is the number of rows that it has added; `source` the snapshot that it was cherry-picked
-    from; `staged` means that it was written under a WAP id, on no branch. `committed` is its time
-    in ms. `operation` is Iceberg's word for its change; `written_by` is the program, if it names
-    itself. `letters` is the place of its batch's dead letters, None if it has none. `renamed_from`
-    is the earlier name of its ledger's query, if this snapshot renamed it.
-    """
+    """The relevant parts of a snapshot."""
 
     id: int
     parent: int | None
     sequence: int
     ledger: LedgerText | None
+    #: The number of rows that it has added.
     added: int
+    #: The query whose statements come after it.
     batch_of: str | None = None
+    #: The snapshot that it was cherry-picked from.
     source: int | None = None
+    #: It was written under a WAP id, on no branch.
     staged: bool = False
+    #: The earlier name of its ledger's query, if this snapshot renamed it.
     renamed_from: str | None = None
+    #: Its time in ms.
     committed: int = 0
+    #: Iceberg's word for its change.
     operation: str | None = None
+    #: The program, if it names itself.
     written_by: str = ""
+    #: The place of its batch's dead letters, None without any.
     letters: str | None = None
+
+    @property
+    def heads(self) -> Heads:
+        """All heads of its ledger's query, none without a ledger."""
+        return {} if self.ledger is None else self.ledger.heads
 
 
 class Snapshots(Protocol):
@@ -79,28 +86,28 @@ class Owner(NamedTuple):
 
 def parse_owner(text: str) -> Owner:
     """Read whose a snapshot is, and nothing else. Raises FormatError as `parse_snapshot` does."""
-    given = json.loads(text)
-    ledger = given.get("summary", {}).get(PROPERTY)
+    document = json.loads(text)
+    ledger = document.get("summary", {}).get(PROPERTY)
     query = None if ledger is None else LedgerText.query_of(ledger)
-    return Owner(query, given.get("parent-snapshot-id"))
+    return Owner(query, document.get("parent-snapshot-id"))
 
 
 def parse_snapshot(text: str) -> Snapshot:
     """Read a snapshot. Raises FormatError for a ledger of another format."""
-    given = json.loads(text)
-    summary = given.get("summary", {})
+    document = json.loads(text)
+    summary = document.get("summary", {})
     ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")
     return Snapshot(
-        id=given["snapshot-id"],
-        parent=given.get("parent-snapshot-id"),
-        sequence=given.get("sequence-number", 0),
+        id=document["snapshot-id"],
+        parent=document.get("parent-snapshot-id"),
+        sequence=document.get("sequence-number", 0),
         ledger=None if ledger is None else LedgerText.decode(ledger),
         added=int(summary.get("added-records", 0)),
         batch_of=summary.get(BATCH_OF),
         source=None if source is None else int(source),
         staged="wap.id" in summary,
         renamed_from=summary.get(RENAMED_FROM),
-        committed=given.get("timestamp-ms", 0),
+        committed=document.get("timestamp-ms", 0),
         operation=summary.get("operation"),
         written_by=" ".join(summary[key] for key in _PROGRAM if key in summary),
         letters=summary.get(LETTERS),

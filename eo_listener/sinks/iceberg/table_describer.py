@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,39 +34,32 @@ def describe(plan: TablePlan, spark: LocalSpark) -> IcebergFacts:
     """
     name = TableName.parse(plan.name)
     reader = IcebergLedgerReader(plan.name, spark, query=plan.query)
-    found, forwards = "", True
+    facts = IcebergFacts(release="", forwards=True)
     try:
         session = spark.session()
-        found, forwards = release(session)
+        number, forwards = release(session)
+        facts = IcebergFacts(release=number, forwards=forwards)
         if not _has_database(session, name.parts[0]):
-            return IcebergFacts(release=found, forwards=forwards, namespace=None)
-        table = reader.opened()
-        store = _store(session, name.parts[0])
+            return replace(facts, namespace=None)
+        table = reader.table()
+        facts = replace(facts, store=_store(session, name.parts[0]))
         if table is None:
-            namespace = _has_namespace(session, name)
-            return IcebergFacts(release=found, forwards=forwards, store=store, namespace=namespace)
-        return _described(session, table, reader, found, store, forwards=forwards)
+            return replace(facts, namespace=_has_namespace(session, name))
+        return _describe_table(session, table, reader, facts)
     except EoListenerError as error:
+        facts = IcebergFacts(release=facts.release, forwards=facts.forwards)
         thrown = error.__cause__
         if isinstance(thrown, ThrownError) and thrown.says(_OF_CATALOG):
-            return IcebergFacts(release=found, forwards=forwards, namespace=None)
-        return IcebergFacts(release=found, forwards=forwards, error=error)
+            return replace(facts, namespace=None)
+        return replace(facts, error=error)
 
 
-def _described(
-    session: SparkSession,
-    table: IcebergTable,
-    reader: IcebergLedgerReader,
-    found: str,
-    store: str,
-    *,
-    forwards: bool,
+def _describe_table(
+    session: SparkSession, table: IcebergTable, reader: IcebergLedgerReader, facts: IcebergFacts
 ) -> IcebergFacts:
     settings = table.settings()
-    return IcebergFacts(
-        release=found,
-        forwards=forwards,
-        store=store,
+    return replace(
+        facts,
         exists=True,
         format=settings.format,
         snapshots=settings.snapshots,
@@ -91,9 +85,9 @@ def _store(session: SparkSession, catalog: str) -> str:
     """The type of a catalog, or the class that is named in place of one."""
     setting = f"spark.sql.catalog.{catalog}"
     for key in (f"{setting}.type", f"{setting}.catalog-impl", setting):
-        found = session.conf.get(key, None)
-        if found is not None:
-            return found.rpartition(".")[2]
+        value = session.conf.get(key, None)
+        if value is not None:
+            return value.rpartition(".")[2]
     return ""
 
 

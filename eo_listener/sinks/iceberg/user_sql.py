@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eo_listener.model.ledger import Entry
-    from eo_listener.sinks.target import Function, Target
+    from eo_listener.sinks.target import Target
     from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 TABLE: Final = "{table}"
@@ -92,7 +92,7 @@ class Turns:
         self._turns: dict[int, _Turn] = {}  # by the session's number in the JVM
 
     @contextmanager
-    def of(self, session: Any, entry: Entry) -> Iterator[None]:
+    def take(self, session: Any, entry: Entry) -> Iterator[None]:
         """Have the session, once no other thread has it.
 
         Raises SettingsError, and RetriableSinkError where another batch does not end.
@@ -101,18 +101,18 @@ class Turns:
             number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark has no name for it
         here = threading.get_ident()
         with self._changed:
-            while (other := self._turns.get(number)) is not None:
-                if other.thread == here:
+            while (holder := self._turns.get(number)) is not None:
+                if holder.thread == here:
                     raise SettingsError(
                         "another batch is already running apply= in this session",
                         cause=f"both would have their rows in the view {STAGED}",
                         fix="Write one batch after the other",
                     )
                 if not self._changed.wait_for(
-                    lambda: self._turns.get(number) is not other,
+                    lambda: self._turns.get(number) is not holder,
                     self._longest,
                 ):
-                    raise self._held_up(other, entry)
+                    raise self._held_up(holder, entry)
             self._turns[number] = _Turn(here, f"batch {entry.batch_id} of {entry.query!r}")
         try:
             yield
@@ -121,10 +121,10 @@ class Turns:
                 del self._turns[number]
                 self._changed.notify_all()
 
-    def _held_up(self, other: _Turn, entry: Entry) -> RetriableSinkError:
+    def _held_up(self, holder: _Turn, entry: Entry) -> RetriableSinkError:
         return RetriableSinkError(
             f"batch {entry.batch_id} of {entry.query!r} has waited {self._longest:g} s for "
-            f"{other.batch}, which is running apply= in the same session",
+            f"{holder.batch}, which is running apply= in the same session",
             cause=f"both have their rows in the view {STAGED}, so they are written one at a "
             "time, and that batch does not end",
             fix="Find out what that query waits for. To let neither wait for the other, return "
@@ -154,17 +154,16 @@ class UserSql:
         """Compute the rows of `frame` once, and name them: statements read them several times.
 
         One batch at a time in a session, since the name is the same for all. Raises as
-        `Turns.of` does.
+        `Turns.take` does.
         """
-        with _TURNS.of(frame.sparkSession, entry), keep_as_view(frame, STAGED) as rows:
+        with _TURNS.take(frame.sparkSession, entry), keep_as_view(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
         """Return how many rows the statements were given. Raises as they do."""
         batch = Branch(self.rows.sparkSession, self.name.branch(branch), self.table.uncache)
-        function: Function | None = self.target.apply if callable(self.target.apply) else None
-        if function is not None:
-            function(batch, self.entry)
+        if callable(self.target.apply):
+            self.target.apply(batch, self.entry)
         for statement in self.target.statements:
             batch.sql(statement)
         with java_errors():

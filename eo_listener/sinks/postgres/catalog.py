@@ -115,7 +115,7 @@ LIMIT 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTable:
-    """A table that is there.
+    """A table that exists.
 
     `not_durable` is the table that a crash, or the end of a connection, empties. The persistence
     of a view or of a partitioned table itself says nothing of that: what is beneath is asked too.
@@ -129,46 +129,38 @@ def existing_tables(
     link: Connection, schema: str | None, names: Sequence[str]
 ) -> dict[str, ExistingTable]:
     """Read those of the tables that exist, in one round trip."""
-    asked: list[tuple[Cursor, Cursor, Cursor]] = []
+    answers: list[tuple[Cursor, Cursor, Cursor]] = []
     with link.pipeline():
         for name in names:
             text = identifier(schema, name).as_string(link)
-            there = link.execute("SELECT to_regclass(%s) IS NOT NULL", (text,))
+            exists = link.execute("SELECT to_regclass(%s) IS NOT NULL", (text,))
             columns = link.execute(_COLUMNS, (text,))
-            asked.append((there, columns, link.execute(_NOT_PERMANENT, (text,))))
-    found = {}
-    for name, (there, columns, not_durable) in zip(names, asked, strict=True):
-        if there.fetchone() == (True,):
-            kinds = {
-                one: Existing(
-                    base=base,
-                    element=part,
-                    modifier=limit,
-                    type_name=name_of_type,
-                    generated=made,
-                )
-                for one, base, part, limit, name_of_type, made in columns.fetchall()
-            }
+            answers.append((exists, columns, link.execute(_NOT_PERMANENT, (text,))))
+    tables = {}
+    for name, (exists, columns, not_durable) in zip(names, answers, strict=True):
+        if exists.fetchone() == (True,):
+            kinds = {column: Existing(*fields) for column, *fields in columns.fetchall()}
             row = not_durable.fetchone()
-            found[name] = ExistingTable(columns=kinds, not_durable=None if row is None else row[0])
-    return found
+            tables[name] = ExistingTable(columns=kinds, not_durable=None if row is None else row[0])
+    return tables
 
 
 def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
     """Return the columns of a table, None if the table does not exist."""
-    found = existing_tables(link, schema, [table]).get(table)
-    return None if found is None else found.columns
+    existing = existing_tables(link, schema, [table]).get(table)
+    return None if existing is None else existing.columns
 
 
-def check_durable(link: Connection, schema: str | None, table: str, found: ExistingTable) -> None:
+def check_durable(
+    link: Connection, schema: str | None, table: str, not_durable: str | None
+) -> None:
     """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
-    if found.not_durable is not None:
+    if not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
-            f"the table {name}, or a table beneath it, is UNLOGGED or temporary: "
-            f"{found.not_durable}",
+            f"the table {name}, or a table beneath it, is UNLOGGED or temporary: {not_durable}",
             cause="a crash of the server would empty it, while the ledger still counts its rows",
-            fix=f"ALTER TABLE {found.not_durable} SET LOGGED",
+            fix=f"ALTER TABLE {not_durable} SET LOGGED",
         )
 
 

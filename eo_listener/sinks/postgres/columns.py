@@ -63,7 +63,7 @@ class ColumnLayout:
     located: bool
 
     @classmethod
-    def of(
+    def from_schema(
         cls,
         schema: Mapping[str, Any],
         existing: Mapping[str, Existing] | None,
@@ -77,8 +77,8 @@ class ColumnLayout:
         rows go straight into the target, so nothing else travels. Raises SettingsError if they do
         not fit.
         """
-        kinds = {one["name"]: one["type"] for one in schema["fields"]}
-        names = [str(one["name"]) for one in schema["fields"]]
+        kinds = {field["name"]: field["type"] for field in schema["fields"]}
+        names = [str(field["name"]) for field in schema["fields"]]
         row_filter = RowFilter.for_target(names, existing, target.version_column)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
@@ -88,24 +88,24 @@ class ColumnLayout:
                 "itself",
                 fix="Rename them in the transform",
             )
-        known = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
+        has_origin = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
         lacking = sorted(set(target.keys) - set(row_filter.columns))
         if lacking:
             raise SettingsError(
                 f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
                 fix="Name columns that both have",
             )
-        there = existing or {}
+        columns = existing or {}
         if target.version_column is not None:
-            _check_version(target.version_column, kinds, there)
+            _check_version(target.version_column, kinds, columns)
         return cls(
             formats=tuple(
-                (name, column_format(name, kinds[name], there.get(name)))
+                (name, column_format(name, kinds[name], columns.get(name)))
                 for name in row_filter.columns
             ),
             row_filter=row_filter,
-            traced=known and not direct and target.apply is None,
-            located=known and set(ORIGIN) <= set(row_filter.columns) and _keeps_origin(there),
+            traced=has_origin and not direct and target.apply is None,
+            located=has_origin and _keeps_origin(row_filter.columns, columns),
         )
 
     @property
@@ -156,16 +156,18 @@ def _check_version(
     version: str, kinds: Mapping[str, Any], existing: Mapping[str, Existing]
 ) -> None:
     """Raise SettingsError for a version that the column would not order as Spark does."""
-    kind, there = str(kinds[version]), existing.get(version)
+    kind, column = str(kinds[version]), existing.get(version)
     if kind not in _VERSIONS:
         raise unordered(version, f"of Spark's type {kind}")
-    if there is not None and there.base not in _VERSIONS[kind]:
-        raise unordered(version, f"{there.type_name} in the table")
+    if column is not None and column.base not in _VERSIONS[kind]:
+        raise unordered(version, f"{column.type_name} in the table")
 
 
-def _keeps_origin(existing: Mapping[str, Existing]) -> bool:
-    """Return True if the target's columns topic, partition and offset have their types."""
-    return all(one not in existing or existing[one].base in _ORIGIN_BASES[one] for one in ORIGIN)
+def _keeps_origin(written: Sequence[str], existing: Mapping[str, Existing]) -> bool:
+    """Return True if the target has columns topic, partition and offset, in their types."""
+    return set(ORIGIN) <= set(written) and all(
+        name not in existing or existing[name].base in _ORIGIN_BASES[name] for name in ORIGIN
+    )
 
 
 def listed(names: Sequence[str]) -> sql.Composed:

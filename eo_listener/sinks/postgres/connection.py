@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from eo_listener.errors import SinkError
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.errors import bad_host, said, standby, unreachable
+from eo_listener.sinks.postgres.errors import bad_host, message_of, standby, unreachable
 
 if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
@@ -43,35 +43,32 @@ class Identity(NamedTuple):
     backend_start: datetime
     xact_start: datetime | None
 
-    def is_another_than(self, other: Identity) -> bool:
-        """Return True if it is another backend."""
-        return self[:2] != other[:2]
-
 
 class Connection(psycopg.Connection[Row]):
-    """One connection to the server, used by one thread.
+    """One connection to the server, used by one thread."""
 
-    `on_stall` is called each `stall_timeout` seconds of one wait, and may raise. A wait of more
-    than `limit` seconds closes the connection: a server that is stopped answers nothing, not even
-    that. `may_end` decides if another connection of the same sink and query that blocks it is a
-    rival. `sealed`: its present user must not COMMIT or ROLLBACK. `identity` is that of the last
-    transaction: behind a pooler libpq knows another process. `shared`: the next may have another
-    one, so a connection by our name need not be ours. `place` is its address, for display.
-    """
-
+    #: Seconds of one wait after which `on_stall` is called, each time.
     stall_timeout: float = 3600.0
+    #: Seconds of one wait after which the connection is closed: a server that is stopped answers
+    #: nothing, not even that.
     limit: float = 3600.0
+    #: May raise.
     on_stall: Callable[[], None] | None = None
+    #: Its present user must not COMMIT or ROLLBACK.
     sealed: bool = False
+    #: Another connection of the same sink and query that blocks this one is a rival.
     may_end: bool = True
+    #: The identity of the last transaction: behind a pooler libpq knows another process.
     identity: Identity | None = None
+    #: The next transaction may have another backend, so a connection by our name need not be ours.
     shared: bool = False
+    #: Its address, for display.
     place: str = ""
 
     def is_now(self, identity: Identity) -> None:
         """Note which backend serves a transaction; warn once if it is not always the same."""
         before, self.identity = self.identity, identity
-        if self.shared or before is None or not identity.is_another_than(before):
+        if self.shared or before is None or identity[:2] == before[:2]:
             return
         self.shared = True
         logger.warning(
@@ -116,7 +113,7 @@ class Connection(psycopg.Connection[Row]):
         try:
             self.on_stall()
         except BaseException:
-            self.close()  # in the middle of a statement, so it is of no use any more
+            self.close()  # in the middle of a statement, so it is no longer of use
             raise
 
     def commit(self) -> None:
@@ -129,12 +126,12 @@ class Connection(psycopg.Connection[Row]):
         self._refuse_when_sealed("rollback")
         super().rollback()
 
-    def _refuse_when_sealed(self, what: str) -> None:
+    def _refuse_when_sealed(self, method: str) -> None:
         if self.sealed:
             raise SinkError(
-                f"the function of apply= called {what}(): nothing was written",
+                f"the function of apply= called {method}(): nothing was written",
                 cause="the transaction must stay open until the sink moves the ledger in it",
-                fix=f"Remove {what}() from it; to give up the batch, raise an error",
+                fix=f"Remove {method}() from it; to give up the batch, raise an error",
             )
 
 
@@ -157,7 +154,7 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
         if link is not None:
             link.close()
         # Not chained: the original may quote what it was given.
-        raise unreachable(label, access.without_secrets(said(error))) from None
+        raise unreachable(label, access.without_secrets(message_of(error))) from None
     except UnicodeError:  # from the name of the host, which psycopg looks up
         raise bad_host(label) from None
     if row is None or row[0]:

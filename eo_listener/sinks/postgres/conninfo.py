@@ -20,7 +20,7 @@ Dsn: TypeAlias = "str | Callable[[], str]"
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
 _URI: Final = ("postgresql://", "postgres://")
-_PORT: Final = "5432"  # the same place, whether it is said or not
+_PORT: Final = "5432"  # the same place, with or without it
 _ENVIRONMENT: Final = {
     "host": "PGHOST",
     "hostaddr": "PGHOSTADDR",
@@ -75,25 +75,25 @@ class ConnectionSettings:
 
         libpq takes the first '@', ':' and '/' of a URI for what they mean there.
         """
-        given = self._settings()
-        if "@" in str(given.get("host") or ""):
+        settings = self._settings()
+        if "@" in str(settings.get("host") or ""):
             return True
-        ports = [one for one in str(given.get("port") or "").split(",") if one]
-        if not all(one.isascii() and one.isdigit() for one in ports):
+        ports = [port for port in str(settings.get("port") or "").split(",") if port]
+        if not all(port.isascii() and port.isdigit() for port in ports):
             return True
-        database = str(given.get("dbname") or "")
+        database = str(settings.get("dbname") or "")
         return self._text().startswith(_URI) and ("@" in database or "/" in database)
 
     def now(self) -> ConnectionSettings:
         """Have the dsn as text, as it is to be used now and no later.
 
-        Raises SettingsError, and RetriableSinkError where the function failed: neither holds what
-        it has said or returned, which may be a secret.
+        Raises SettingsError, and RetriableSinkError if the function failed: neither holds its
+        message or its result, which may be a secret.
         """
         if isinstance(self.dsn, str):
             return self
         try:
-            given = self.dsn()
+            dsn = self.dsn()
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             kind = type(error).__name__
             raise RetriableSinkError(
@@ -103,21 +103,23 @@ class ConnectionSettings:
                 fix="Call the function yourself, on the driver and on an executor, to see "
                 "its error",
             ) from None
-        if not isinstance(given, str):
+        if not isinstance(dsn, str):
             raise SettingsError(
-                "the function that returns the dsn of PostgresSink returned "
-                f"{type(given).__name__}",
+                f"the function that returns the dsn of PostgresSink returned {type(dsn).__name__}",
                 fix="Return a connection string or URI as a string",
             )
-        return replace(self, dsn=given)
+        return replace(self, dsn=dsn)
 
     def conninfo(self, application: str) -> str:
-        """Everything that libpq is given; what the dsn says itself wins over ours. Secret."""
-        ours: dict[str, Any] = {**_LIVENESS, "connect_timeout": max(2, int(self.connect_timeout))}
-        given = self._settings()
-        return make_conninfo(
-            **{**ours, **given, "application_name": application, "client_encoding": "UTF8"}
-        )
+        """Return everything that libpq gets; the dsn's own settings win over ours. Secret."""
+        settings: dict[str, Any] = {
+            **_LIVENESS,
+            "connect_timeout": max(2, int(self.connect_timeout)),
+            **self._settings(),
+            "application_name": application,
+            "client_encoding": "UTF8",
+        }
+        return make_conninfo(**settings)
 
     def place(self) -> str:
         """Return its address for display: `host:port/database`, no user and no secret.
@@ -128,15 +130,13 @@ class ConnectionSettings:
         """
         if not isinstance(self.dsn, str):
             return self.led_to or "the server of its dsn function"
-        given = self._settings()
-        service = given.get("service") or os.environ.get("PGSERVICE")
-
-        def of(name: str) -> str:
-            said = given.get(name) or ("" if service else os.environ.get(_ENVIRONMENT[name]))
-            return str(said or "")
-
-        host = of("host") or of("hostaddr") or (f"service {service}" if service else "localhost")
-        port, database = of("port"), of("dbname")
+        settings = self._settings()
+        service = settings.get("service") or os.environ.get("PGSERVICE")
+        host, address, port, database = (
+            str(settings.get(name) or ("" if service else os.environ.get(variable)) or "")
+            for name, variable in _ENVIRONMENT.items()
+        )
+        host = host or address or (f"service {service}" if service else "localhost")
         where = host if port in ("", _PORT) else f"{host}:{port}"
         return f"{where}/{database}" if database else where
 
@@ -151,8 +151,8 @@ class ConnectionSettings:
             return "postgresql://USER@HOST/DATABASE"
         if self.dsn.startswith(_URI):
             return shown_dsn(self.dsn)
-        given = urlencode(self._settings(), quote_via=quote, safe="/,:")
-        return shown_dsn(f"postgresql://?{given}")
+        query = urlencode(self._settings(), quote_via=quote, safe="/,:")
+        return shown_dsn(f"postgresql://?{query}")
 
     def without_secrets(self, text: str) -> str:
         """Return a text of libpq or the server with every secret of the dsn taken out."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -46,12 +47,12 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
     Other statements may come before and after it, with semicolons between: they cost no wait.
     """
     wire = link.pgconn
-    link.wait(_begun(wire, statement))
+    link.wait(_begin(wire, statement))
     for part in data:
         for at in range(0, len(part), _SLICE):
-            link.wait(_lines(wire, part[at : at + _SLICE]))
+            link.wait(_put(wire, partial(wire.put_copy_data, part[at : at + _SLICE])))
         fault_point("sink.copying")
-    link.wait(_ended(wire))
+    link.wait(_put(wire, wire.put_copy_end))
 
 
 def answer(link: Connection) -> int:
@@ -62,7 +63,7 @@ def answer(link: Connection) -> int:
     return link.wait(_answer(link.pgconn))
 
 
-def _begun(wire: PGconn, statement: bytes) -> PQGen[None]:
+def _begin(wire: PGconn, statement: bytes) -> PQGen[None]:
     wire.send_query(statement)
     yield from _flushed(wire)
     while (result := (yield from _result(wire))) is not None:
@@ -70,18 +71,13 @@ def _begun(wire: PGconn, statement: bytes) -> PQGen[None]:
             return
         if result.status != ExecStatus.COMMAND_OK:
             break
-    yield from _drained(wire)
+    while (yield from _result(wire)) is not None:
+        pass
     raise _error(result)
 
 
-def _lines(wire: PGconn, data: memoryview) -> PQGen[None]:
-    while wire.put_copy_data(data) == 0:
-        yield from _flushed(wire)
-    yield from _flushed(wire)
-
-
-def _ended(wire: PGconn) -> PQGen[None]:
-    while wire.put_copy_end() == 0:
+def _put(wire: PGconn, put: Callable[[], int]) -> PQGen[None]:
+    while put() == 0:
         yield from _flushed(wire)
     yield from _flushed(wire)
 
@@ -110,11 +106,6 @@ def _result(wire: PGconn) -> PQGen[PGresult | None]:
         if (yield Wait.R):
             wire.consume_input()
     return wire.get_result()
-
-
-def _drained(wire: PGconn) -> PQGen[None]:
-    while (yield from _result(wire)) is not None:
-        pass
 
 
 def _error(result: PGresult | None) -> psycopg.Error:
@@ -159,7 +150,7 @@ def chunks(
         rows, letters = layout.row_filter.sift(batch)
         marked += letters
         if rows.num_rows:
-            lines = Lines.of(rows, layout.fields, end)
+            lines = Lines.from_batch(rows, layout.fields, end)
             parts.append(lines)
             size += len(lines.text())
         full = size >= CHUNK_BYTES or sum(map(len, parts)) + len(marked) >= CHUNK_ROWS
@@ -175,16 +166,18 @@ class Copier:
     """Copies chunks into one table, in the transaction that `link` is in.
 
     The server takes a chunk while the next one is made: its result is read only then, or
-    by `finish_chunk`, before which `link` may do nothing else. `dead_letters` takes the rows that
-    cannot be written. `rows` counts what was copied. `savepoints` is how many COPYs have one, None
-    for all: raises RefusedLateError for a row that is refused in another.
+    by `finish_chunk`, before which `link` may do nothing else.
     """
 
     link: Connection
     statement: bytes
     layout: ColumnLayout
+    #: Takes the rows that cannot be written.
     dead_letters: DeadLetters
+    #: How many COPYs have a savepoint, None for all: raises RefusedLateError for a row that is
+    #: refused in another.
     savepoints: int | None
+    #: How many rows were copied.
     rows: int = 0
     _sent: Chunk | None = None
     _saved: int = 0
@@ -215,13 +208,13 @@ class Copier:
 
     def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
         """Yield the rows of a chunk that were refused as they are found; copy the others."""
-        why = self._reason_refused(sent)
-        if why is None:
+        refusal = self._reason_refused(sent)
+        if refusal is None:
             return
         parts = sent.halves()
         if parts is None:
             (only,) = sent.parts
-            yield self.layout.row_filter.letter(only.batch, only.start, *why)
+            yield self.layout.row_filter.letter(only.batch, only.start, *refusal)
             return
         for part in parts:
             self._send(part)
@@ -237,7 +230,7 @@ class Copier:
         send(self.link, statement, (lines.text() for lines in chunk.parts))
 
     def _reason_refused(self, sent: Chunk) -> RefusalReason | None:
-        """Say why what was sent was refused; None: it is there, whole."""
+        """Return the reason why the rows that were sent were refused, None if all were copied."""
         try:
             copied = answer(self.link)
         except REFUSED as error:

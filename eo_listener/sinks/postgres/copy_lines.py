@@ -34,18 +34,18 @@ class Lines:
     until: int
 
     @classmethod
-    def of(
+    def from_batch(
         cls, batch: pa.RecordBatch, formats: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
     ) -> Lines:
         """Encode the columns in `formats`, in that order; nested ones are texts already.
 
         `end` is what each line ends with, and may hold further columns, the same for all.
         """
-        *others, last = (
+        *fields, last = (
             _field(batch.column(name), column_format) for name, column_format in formats
         )
         ended = _joined([last, _literal("")], end)
-        lines = _joined([*others, ended], "\t") if others else ended
+        lines = _joined([*fields, ended], "\t") if fields else ended
         return cls(batch=batch, lines=lines, start=0, until=batch.num_rows)
 
     def __len__(self) -> int:

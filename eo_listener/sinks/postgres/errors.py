@@ -66,7 +66,7 @@ _FIXES: Final = {
 }
 
 
-def said(error: psycopg.Error) -> str:
+def message_of(error: psycopg.Error) -> str:
     """Return what the server said, in one line, without its context (which quotes rows)."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
     return " ".join(text.split())
@@ -78,7 +78,7 @@ def reason(error: psycopg.Error, *, values: bool = True) -> str:
     Text that the server quotes in an error of class 22 is a value, in others a name. An error of
     the user's function may hold anything.
     """
-    text = said(error)
+    text = message_of(error)
     if not values and _is_users(error):
         text = f"a trigger or function of the database raised SQLSTATE {error.sqlstate}"
     elif not values and isinstance(error, psycopg.DataError):
@@ -110,10 +110,10 @@ def on_standby(error: psycopg.Error) -> bool:
     )
 
 
-def left_out(label: str, wrote: int, given: int) -> SinkError:
+def left_out(label: str, wrote: int, sent: int) -> SinkError:
     """Return the error for a table that took fewer rows, or more, than it was given."""
     return SinkError(
-        f"{label} accepted {wrote} of {given} rows: nothing was written",
+        f"{label} accepted {wrote} of {sent} rows: nothing was written",
         cause="a trigger or rule of the table skips rows or writes others",
         fix="Drop the trigger or rule, filter such rows in the transform, or write them with "
         "apply=",
@@ -136,7 +136,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
         return SinkLockedError(problem, cause="another transaction holds a lock", fix=_BUSY)
     if on_standby(error):
         return standby(label)
-    if _POOLED in said(error):
+    if _POOLED in message_of(error):
         return SinkError(
             problem,
             cause="PgBouncer runs in statement mode, which has no transactions",
@@ -145,7 +145,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
         )
     if lost(error):
         return RetriableSinkError(
-            f"{label}: the connection was lost while {doing} ({said(error)})",
+            f"{label}: the connection was lost while {doing} ({message_of(error)})",
             cause="the server went down or restarted, or a successor ended this connection",
             fix="Restart the query when the server is up: it continues from the ledger",
         )

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
@@ -82,17 +83,15 @@ def prove(
         writer = replace(writer, target=replace(writer.target, apply=None))
     try:
         few = too_few(link.execute(_LIMITS, (writer.application,)).fetchone(), wanted)
-        ours = link.execute(_OURS).fetchone()
+        driver = link.execute(_OURS).fetchone()
         row = link.execute(_MAY_CREATE, (writer.access.schema,)).fetchone()
     except psycopg.Error as error:
         if lost(error):
             raise
         return Proved(executors=f"cannot read their privileges: {reason(error)}")
-    obstacle = (
-        _probe_executors(session, writer, ours, wanted)
-        if few is None
-        else Obstacle(few, passing=True)
-    )
+    obstacle = Obstacle(few, passing=True) if few is not None else None
+    if obstacle is None:
+        obstacle = _probe_executors(session, writer, driver, wanted)
     denied = f"the role lacks CREATE on schema {writer.access.schema}, which a staging table needs"
     return Proved(
         executors=None if obstacle is None else obstacle.reason,
@@ -102,34 +101,34 @@ def prove(
 
 
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
-    """Say what to raise where fewer connections are free than are wanted.
+    """Return which limit to raise if fewer connections are free than are wanted.
 
     `free` are the connections that server, role and database leave, None if one has no limit. One
     more is wanted, to find out who holds a lock.
     """
-    for what, left in zip(_RAISE, free or (), strict=False):
-        if left is not None and left < wanted + 1:
+    for limit, remaining in zip(_RAISE, free or (), strict=False):
+        if remaining is not None and remaining < wanted + 1:
             return (
-                f"{wanted} tasks run at the same time, but {max(left, 0)} connections are free: "
-                f"raise {what}, or set max_connections= on the sink"
+                f"{wanted} tasks run at the same time, but {max(remaining, 0)} connections are "
+                f"free: raise {limit}, or set max_connections= on the sink"
             )
     return None
 
 
-def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Obstacle | None:
-    """Connect from here; say what is wrong, None if it is where `ours` has come from."""
+def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle | None:
+    """Connect from here; return the obstacle, None if it is the server that the driver uses."""
     try:
         with writer.open() as link:
-            row = link.execute(_SAME, (ours[2],)).fetchone()
+            row = link.execute(_SAME, (driver[2],)).fetchone()
     except EoListenerError as error:
         return Obstacle(str(error), isinstance(error, RetriableSinkError))
     except psycopg.Error as error:
         return Obstacle(reason(error), lost(error))
-    if row is None or row[:2] != ours[:2]:
+    if row is None or row[:2] != driver[:2]:
         role, database = (row or ("", ""))[:2]
         return Obstacle(
-            f"executors connect as {role!r} to database {database!r}, the driver as {ours[0]!r} "
-            f"to {ours[1]!r}"
+            f"executors connect as {role!r} to database {database!r}, the driver as {driver[0]!r} "
+            f"to {driver[1]!r}"
         )
     return (
         None if row[2] else Obstacle("with this dsn executors reach another server than the driver")
@@ -137,14 +136,14 @@ def reach(writer: TransactionWriter, ours: tuple[str, str, int]) -> Obstacle | N
 
 
 def _probe_executors(
-    session: SparkSession, writer: TransactionWriter, ours: Any, tasks: int
+    session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
 ) -> Obstacle | None:
     """Ask as many tasks as run at once, so that every executor is likely to be asked."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
     # As bytes: they are only understood where the package is.
     try:
-        sent = cloudpickle.dumps((writer, ours))  # type: ignore[no-untyped-call]  # pyspark's own
+        sent = cloudpickle.dumps((writer, driver))  # type: ignore[no-untyped-call]  # pyspark's own
     except Exception as error:  # noqa: BLE001  # the user's object may raise anything
         return Obstacle(unsent(writer, error))
     needed = NEEDED
@@ -162,7 +161,7 @@ def _probe_executors(
                 yield f"the executors' Python lacks {name} ({host}: {error})", False
                 return
         try:
-            given = pickle.loads(sent)  # noqa: S301  # our own, of a line above
+            arguments = pickle.loads(sent)  # noqa: S301  # our own, of a line above
         except Exception as error:  # noqa: BLE001  # what it says may be a secret
             kind, lacks = type(error).__name__, getattr(error, "name", None) or ""
             yield (
@@ -171,34 +170,37 @@ def _probe_executors(
             )
             return
         executor_check = importlib.import_module("eo_listener.sinks.postgres.executor_check")
-        problem = executor_check.reach(*given)
+        problem = executor_check.reach(*arguments)
         if problem is not None:
             yield f"{host}: {problem.reason}", problem.passing
 
     try:
-        found = session.sparkContext.parallelize(range(tasks), tasks).mapPartitions(probe).collect()
+        numbers = session.sparkContext.parallelize(range(tasks), tasks)
+        problems = numbers.mapPartitions(probe).collect()
     except Exception as error:  # noqa: BLE001  # whatever it is: through the driver no Python is needed there
         return Obstacle(
             f"a job that tests the executors failed: {_spark_error(error)}", passing=True
         )
-    return Obstacle(*min(found, key=lambda one: one[1])) if found else None
+    return min(
+        (Obstacle(*problem) for problem in problems), key=attrgetter("passing"), default=None
+    )
 
 
 def unsent(writer: TransactionWriter, error: Exception) -> str:
-    """Say what of `writer` cannot be sent to executors; not in its own words, which may hold a
-    secret.
+    """Describe the part of `writer` that cannot be sent to executors; not in its own words, which
+    may hold a secret.
     """
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
-    which = "the sink"
-    for name, part in (("dsn=", writer.access.dsn), ("apply=", writer.target.apply)):
+    part = "the sink"
+    for name, argument in (("dsn=", writer.access.dsn), ("apply=", writer.target.apply)):
         try:
-            cloudpickle.dumps(part)  # type: ignore[no-untyped-call]  # pyspark's own
-        except Exception as found:  # noqa: BLE001  # as above
-            which, error = f"the function of {name}", found
+            cloudpickle.dumps(argument)  # type: ignore[no-untyped-call]  # pyspark's own
+        except Exception as refusal:  # noqa: BLE001  # as above
+            part, error = f"the function of {name}", refusal
             break
     return (
-        f"{which} cannot be sent to executors ({type(error).__name__}): it holds an object that "
+        f"{part} cannot be sent to executors ({type(error).__name__}): it holds an object that "
         "cannot be pickled, such as a client, a connection or a lock; create that object in the "
         "function"
     )
@@ -207,9 +209,9 @@ def unsent(writer: TransactionWriter, error: Exception) -> str:
 def _spark_error(error: Exception) -> str:
     """Return what Spark says, in one line. Nothing of the user's runs outside of `probe`."""
     text = str(error)
-    found = _PYTHON_ERROR.search(text)
-    if found is not None:
-        return found[0].strip()[:300]
+    match = _PYTHON_ERROR.search(text)
+    if match is not None:
+        return match[0].strip()[:300]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "most recent failure" in line), "".join(lines[:1]))
     return f"{type(error).__name__}: {first[:300]}"

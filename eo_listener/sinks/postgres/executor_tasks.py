@@ -25,7 +25,6 @@ from eo_listener.errors import (
     EoListenerError,
     GuardError,
     OutcomeUnknownError,
-    PoisonRowError,
     RetriableSinkError,
     SinkError,
 )
@@ -46,35 +45,17 @@ IDLE: Final = 10.0
 
 A Python worker runs one task after another, and Spark ends it only after a minute without one.
 """
-_kept: dict[Key, _Kept] = {}
+_Key = tuple[int, str]
+"""A process and the digest of a conninfo, which is secret.
+
+A worker is forked from another, so only the process that has opened a connection uses it.
+"""
+
+_kept: dict[_Key, _Kept] = {}
 Batches = Iterable[pa.RecordBatch]
 _PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
 _CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
-_COLUMNS: Final = "task int, attempt long, rows long, dead long, failure string"
-_OUTCOME: Final = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("attempt", pa.int64()),
-        ("rows", pa.int64()),
-        ("dead", pa.int64()),
-        ("failure", pa.string()),
-    ]
-)
-
-
-class Key(NamedTuple):
-    """Whose connection it is; `digest` is that of a conninfo, which is secret.
-
-    A worker is forked from another, so only the process that has opened a connection uses it.
-    """
-
-    process: int
-    digest: str
-
-    @classmethod
-    def of(cls, conninfo: str) -> Key:
-        """For this process."""
-        return cls(os.getpid(), hashlib.sha256(conninfo.encode()).hexdigest())
+_RESULTS: Final = pa.schema([("result", pa.string())])
 
 
 class _Kept(NamedTuple):
@@ -92,12 +73,12 @@ def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
     # since the next task may have another worker.
     if conninfo is None or not writer.keeps:
         return writer.open()
-    key = Key.of(conninfo)
-    kept = _kept.pop(key, None)  # the thread that pops it owns it: the timer pops it too
+    key = (os.getpid(), hashlib.sha256(conninfo.encode()).hexdigest())
+    idle = _kept.pop(key, None)  # the thread that pops it owns it: the timer pops it too
     link = None
-    if kept is not None:
-        kept.closing.cancel()
-        link = kept.link if answers(kept.link) else None
+    if idle is not None:
+        idle.closing.cancel()
+        link = idle.link if answers(idle.link) else None
     if link is None:
         link = writer.open()
     else:
@@ -106,7 +87,7 @@ def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
 
 
 @contextmanager
-def _lent(key: Key, link: Connection) -> Iterator[Connection]:
+def _lent(key: _Key, link: Connection) -> Iterator[Connection]:
     try:
         yield link
     except BaseException:
@@ -115,7 +96,7 @@ def _lent(key: Key, link: Connection) -> Iterator[Connection]:
     _keep(key, link)
 
 
-def _keep(key: Key, link: Connection) -> None:
+def _keep(key: _Key, link: Connection) -> None:
     if link.closed or link.info.transaction_status != TransactionStatus.IDLE or key in _kept:
         link.close()
         return
@@ -125,13 +106,13 @@ def _keep(key: Key, link: Connection) -> None:
     closing.start()
 
 
-def _close(key: Key, link: Connection) -> None:
-    kept = _kept.get(key)
-    if kept is not None and kept.link is link and _kept.pop(key, None) is kept:
+def _close(key: _Key, link: Connection) -> None:
+    idle = _kept.get(key)
+    if idle is not None and idle.link is link and _kept.pop(key, None) is idle:
         try:
             link.close()
         except psycopg.Error:
-            return  # it is gone
+            return  # it was lost already
 
 
 class NoConnectionError(SinkError):
@@ -140,11 +121,11 @@ class NoConnectionError(SinkError):
     again = False
 
     @classmethod
-    def of(cls, error: SinkError, *, again: bool) -> NoConnectionError:
+    def from_error(cls, error: SinkError, *, again: bool) -> NoConnectionError:
         """For what connecting has raised."""
-        made = error.as_kind(cls)
-        made.again = again
-        return made
+        refusal = error.as_kind(cls)
+        refusal.again = again
+        return refusal
 
     def plain(self) -> SinkError:
         """Return what connecting has raised."""
@@ -163,8 +144,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
+class TaskResult(NamedTuple):
     """One attempt of one task; `failure` is None if it has done its work."""
 
     task: int
@@ -173,41 +153,25 @@ class TaskResult:
     dead_letters: int = 0
     failure: EoListenerError | None = None
 
-    def row(self) -> dict[str, list[Any]]:
-        """One value for each of `_COLUMNS`."""
-        failure = None if self.failure is None else json.dumps(_to_json(self.failure))
-        return {
-            "task": [self.task],
-            "attempt": [self.attempt],
-            "rows": [self.rows],
-            "dead": [self.dead_letters],
-            "failure": [failure],
-        }
+    def encode(self) -> str:
+        """Return the result as JSON."""
+        failure = None if self.failure is None else _to_json(self.failure)
+        return json.dumps([*self[:4], failure])
 
     @classmethod
-    def of(cls, row: Any) -> TaskResult:
-        """Read a row of `_COLUMNS`."""
-        failure = None if row["failure"] is None else _from_json(json.loads(row["failure"]))
-        return cls(
-            task=row["task"],
-            attempt=row["attempt"],
-            rows=row["rows"],
-            dead_letters=row["dead"],
-            failure=failure,
-        )
+    def decode(cls, text: str) -> TaskResult:
+        """Read what `encode` has written."""
+        task, attempt, rows, dead_letters, failure = json.loads(text)
+        error = None if failure is None else _from_json(failure)
+        return cls(task, attempt, rows, dead_letters, error)
+
+
+_FIELDS: Final = ("problem", "cause", "fix", "partition", "offset", "again")
 
 
 def _to_json(error: EoListenerError) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "kind": type(error).__name__,
-        "problem": error.problem,
-        "cause": error.cause,
-        "fix": error.fix,
-    }
-    if isinstance(error, PoisonRowError):
-        fields |= {"partition": error.partition, "offset": error.offset}
-    if isinstance(error, NoConnectionError):
-        fields["again"] = error.again
+    fields = {name: getattr(error, name) for name in _FIELDS if hasattr(error, name)}
+    fields["kind"] = type(error).__name__
     if isinstance(error, GuardError):
         fields["ranges"] = [[*tp, *offset_range] for tp, offset_range in error.ranges.items()]
     return fields
@@ -225,13 +189,17 @@ def _from_json(fields: dict[str, Any]) -> EoListenerError:
         }
     again = fields.pop("again", None)
     error = kind(problem, **fields)
-    return error if again is None else NoConnectionError.of(cast("SinkError", error), again=again)
+    if again is None:
+        return error
+    return NoConnectionError.from_error(cast("SinkError", error), again=again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAttempt:
-    """One attempt of a task. `number` is Spark's for attempts of all tasks; `is_first`: of this
-    one; `is_last`: after it Spark would give the job up.
+    """One attempt of a task.
+
+    `number` is Spark's for attempts of all tasks; `is_first`: of this task; `is_last`: after it
+    Spark would give the job up.
     """
 
     task: int
@@ -255,7 +223,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
     attempts = _attempts(rows)
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        attempt = _this(attempts)
+        attempt = _current_attempt(attempts)
         ended = partial(TaskResult, task=attempt.task, attempt=attempt.number)
         try:
             written, dead = work(attempt, batches)
@@ -263,13 +231,15 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            result = ended(failure=_repeated(error))
+            # For the driver: the batch is repeated, and finds what was written.
+            is_retriable = isinstance(error, RetriableSinkError)
+            result = ended(failure=error if is_retriable else error.as_kind(RetriableSinkError))
         except EoListenerError as error:
             result = ended(failure=error)
-        yield pa.RecordBatch.from_pydict(result.row(), schema=_OUTCOME)
+        yield pa.RecordBatch.from_pydict({"result": [result.encode()]}, schema=_RESULTS)
 
     try:
-        results = rows.mapInArrow(task, _COLUMNS)
+        results = rows.mapInArrow(task, "result string")
     except pickle.PicklingError:  # what it says may be a secret: it may come from the user's code
         raise NotSentError(
             "cannot send the data of a task to the executors",
@@ -277,18 +247,21 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
             "as a client, a connection or a lock",
             fix="Create that object in the function, each time that it is called",
         ) from None
-    found: list[TaskResult] = []
+    done: list[TaskResult] = []
+    passing = (RetriableSinkError, NoConnectionError)
     for part in _parts(results, at_most):
-        found += map(TaskResult.of, part)
-        _raise_gravest([one.failure for one in found if one.failure is not None])
-    return found
+        done += [TaskResult.decode(row["result"]) for row in part]
+        failures = [result.failure for result in done if result.failure is not None]
+        if failures:
+            raise min(failures, key=lambda failure: isinstance(failure, passing))
+    return done
 
 
-def begun(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Return the rows of a task when the first of them are there: it needs no connection before."""
+def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
+    """Return the rows of a task once the first of them have come: it needs no connection before."""
     rest = iter(batches)
     first = next(rest, None)
-    return (one for one in chain([] if first is None else [first], rest))
+    return (batch for batch in chain([] if first is None else [first], rest))
 
 
 def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
@@ -303,10 +276,10 @@ def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
             return borrowed(writer)
         except RetriableSinkError as error:
             if time.monotonic() > ends:
-                raise NoConnectionError.of(error, again=True) from None
+                raise NoConnectionError.from_error(error, again=True) from None
             time.sleep(next(pauses, _PAUSES[-1]))
         except SinkError as error:
-            raise NoConnectionError.of(error, again=False) from None
+            raise NoConnectionError.from_error(error, again=False) from None
 
 
 def _attempts(rows: DataFrame) -> int:
@@ -315,7 +288,7 @@ def _attempts(rows: DataFrame) -> int:
     return int(scheduler.maxTaskFailures())
 
 
-def _this(attempts: int) -> TaskAttempt:
+def _current_attempt(attempts: int) -> TaskAttempt:
     context = TaskContext.get()
     if context is None:
         return TaskAttempt(task=0, number=0, is_first=True, is_last=True)
@@ -327,13 +300,6 @@ def _this(attempts: int) -> TaskAttempt:
     )
 
 
-def _repeated(error: SinkError) -> EoListenerError:
-    """Return the error for the driver: the batch is repeated, and finds what was written."""
-    if isinstance(error, RetriableSinkError):
-        return error
-    return error.as_kind(RetriableSinkError)
-
-
 def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
     """Yield the rows of `results`, of at most `at_most` tasks at a time."""
     tasks = 0 if at_most is None else results.rdd.getNumPartitions()
@@ -343,9 +309,3 @@ def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
     for begin in range(0, tasks, at_most):
         some = list(range(begin, min(begin + at_most, tasks)))
         yield results.sparkSession.sparkContext.runJob(results.rdd, iter, some)
-
-
-def _raise_gravest(failures: list[EoListenerError]) -> None:
-    if failures:
-        passing = (RetriableSinkError, NoConnectionError)
-        raise min(failures, key=lambda failure: isinstance(failure, passing))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import errors
@@ -82,78 +83,13 @@ MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
-_THERE: Final = """
+_TABLES: Final = """
 SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
     SELECT FROM unnest(string_to_array(w.needs, ', ')) AS one (need)
     WHERE NOT has_table_privilege(c.oid, one.need))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
 JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerArrays:
-    """Statements on the two tables, whose names are quoted and qualified.
-
-    Each moves all partitions, with an array a column: one a partition would cost a round trip each.
-    """
-
-    heads: str
-    history: str
-    moment: str
-
-    def hold(self, sink: str, entry: Entry) -> Statement:
-        """Lock the heads that are there of the partitions of `entry`, by topic and partition.
-
-        Answers how many there are, and how many of them are as `entry` has found them.
-        """
-        found = [(tp, move.expected) for tp, move in entry.moves.items()]
-        arrays = _columns(6, ((*tp, *_was(head)) for tp, head in found))
-        return Statement(self._text(_HOLD), (*arrays, sink, entry.query))
-
-    def insert(self, sink: str, entry: Entry, now: datetime) -> Statement:
-        """Make the heads that `entry` has found missing, in the order in which all are locked."""
-        new = _columns(
-            5, (_place(tp, move) for tp, move in entry.moves.items() if move.expected is None)
-        )
-        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
-        return Statement(self._text(_INSERT), (FORMAT, sink, entry.query, *writer, *new))
-
-    def move(self, sink: str, entry: Entry, now: datetime) -> Statement:
-        """Move the heads that `entry` has found, each only if it is still as it was found."""
-        moved = _columns(
-            9,
-            (
-                (*_place(tp, move), *_was(move.expected))
-                for tp, move in entry.moves.items()
-                if move.expected is not None
-            ),
-        )
-        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
-        return Statement(self._text(_MOVE), (*writer, *moved, sink, entry.query))
-
-    def write_down(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Statement:
-        """Write each move that has a `verdict` into the history."""
-        ranges = _columns(
-            9,
-            (
-                (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
-                for tp, move in entry.moves.items()
-                if (word := verdict(move)) is not None
-            ),
-        )
-        writer = (entry.batch_id, entry.query_id, entry.run_id, rows, now_text(now))
-        return Statement(self._text(_HISTORY), (FORMAT, sink, entry.query, *writer, *ranges))
-
-    def _text(self, text: str) -> str:
-        return text.format(
-            heads=self.heads,
-            history=self.history,
-            moment=self.moment,
-            ours=_OURS,
-            same=_SAME,
-            place=_PLACE,
-        )
 
 
 def _place(tp: TopicPartition, move: Move) -> tuple[Any, ...]:
@@ -196,34 +132,31 @@ class Ledger:
 
     def make(self, link: Connection, *, create: bool) -> None:
         """Create the tables if they do not exist; without `create` raise SettingsError instead."""
-        if not self._check_all(link, run(link, self._there()).fetchall(), create=create):
+        if not self._check_all(link, run(link, self._tables()).fetchall(), create=create):
             with making(link):
-                for one in self._sql().create():
-                    run(link, Statement(one))
+                for text in self._sql().create():
+                    run(link, Statement(text))
 
-    def _check_all(self, link: Connection, found: Sequence[Row], *, create: bool) -> bool:
+    def _check_all(self, link: Connection, tables: Sequence[Row], *, create: bool) -> bool:
         """Return True if both tables exist; raises SettingsError if they cannot be used."""
-        if len(found) == len(_GRANTS):
-            for name, kept, granted in found:
-                self._check(link, name, kept=kept, granted=granted)
+        if len(tables) == len(_GRANTS):
+            for name, permanent, granted in tables:
+                self._check(link, name, permanent=permanent, granted=granted)
             return True
         if not create:
-            statements = self._sql().create()
+            statements = "; ".join(self._sql().create()).replace("%%", "%")
             raise SettingsError(
                 f"{self.label} has no ledger, and create=False forbids creating it",
-                fix="As a role that may create it, run: "
-                f"{'; '.join(statements).replace('%%', '%')};",
+                fix=f"As a role that may create it, run: {statements};",
             )
         return False
 
-    def _there(self) -> Statement:
-        return Statement(
-            _THERE, (self.schema, *(text for pair in _GRANTS.items() for text in pair))
-        )
+    def _tables(self) -> Statement:
+        return Statement(_TABLES, (self.schema, *chain.from_iterable(_GRANTS.items())))
 
-    def _check(self, link: Connection, name: str, *, kept: bool, granted: bool) -> None:
+    def _check(self, link: Connection, name: str, *, permanent: bool, granted: bool) -> None:
         table = identifier(self.schema, name).as_string(link)
-        if not kept:
+        if not permanent:
             raise SettingsError(
                 f"the ledger {table} of {self.label} is UNLOGGED",
                 cause="a crash of the server would empty it",
@@ -237,27 +170,27 @@ class Ledger:
             )
 
     def applied(self, link: Connection, query: str, *, create: bool) -> dict[TopicPartition, Head]:
-        """Read the heads of `query`, in one round trip where the ledger is there.
+        """Read the heads of `query`, in one round trip if the ledger exists.
 
         Otherwise it is made, or SettingsError is raised, as `make` does.
         """
         try:
             with link.pipeline():
-                there = run(link, self._there())
+                tables = run(link, self._tables())
                 heads = run(link, self._heads(query))
         except (errors.UndefinedTable, errors.InsufficientPrivilege):
             self.make(link, create=create)
-            return {tp: one.head for tp, one in self.read(link, query).items()}
-        if not self._check_all(link, there.fetchall(), create=create):
+            return {tp: row.head for tp, row in self.read(link, query).items()}
+        if not self._check_all(link, tables.fetchall(), create=create):
             self.make(link, create=create)
-        return {one.partition: one.head for one in map(read_ledger_row, heads.fetchall())}
+        return {row.partition: row.head for row in map(read_ledger_row, heads.fetchall())}
 
     def read(
         self, link: Connection, query: str, only: TopicPartition | None = None
     ) -> dict[TopicPartition, LedgerRow]:
         """Read the heads of `query`, or that of one partition."""
         rows = run(link, self._heads(query, only)).fetchall()
-        return {found.partition: found for found in map(read_ledger_row, rows)}
+        return {row.partition: row for row in map(read_ledger_row, rows)}
 
     def moved_by(
         self, link: Connection, query_id: str
@@ -266,36 +199,36 @@ class Ledger:
         return moved(run(link, self._sql().moved_by(query_id)).fetchall())
 
     def hold(self, link: Connection, entry: Entry) -> Cursor:
-        """Lock the heads of `entry`, and compare them with what it has found; `held` reads that.
+        """Lock the heads of `entry` and compare them; `check_held` reads the answer.
 
         So a driver that has lost finds out before it writes much. Locks are taken in one order
         everywhere: heads by topic and partition, then rows, then (at the end) new heads. Heads of
         other partitions are left alone: of topics that are read no more there may be any number.
         """
-        return run(link, self._arrays().hold(self.key, entry))
+        arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
+        return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
 
-    def held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
-        """Raise ForeignWriterError where the heads are not what `entry` has found."""
-        found = sum(move.expected is not None for move in entry.moves.values())
-        if answer.fetchone() != (found, found):
+    def check_held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
+        """Raise ForeignWriterError if the heads are not what `entry` has found."""
+        expected = sum(move.expected is not None for move in entry.moves.values())
+        if answer.fetchone() != (expected, expected):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
 
     def move(self, link: Connection, entry: Entry, *, rows: int) -> None:
         """Move the heads by compare-and-set, and write the history, in one round trip.
 
-        Raises ForeignWriterError where not exactly one row changed for each partition.
+        Raises ForeignWriterError unless exactly one row changed for each partition.
         """
         now = datetime.now(timezone.utc)
-        ours = self._arrays()
         due = self._sql().prune(self.key, entry) if self.prunes else None
         with link.pipeline():
-            made = run(link, ours.insert(self.key, entry, now))
-            changed = run(link, ours.move(self.key, entry, now))
-            run(link, ours.write_down(self.key, entry, rows=rows, now=now))
+            inserted = run(link, self._insert(entry, now))
+            changed = run(link, self._change(entry, now))
+            run(link, self._write_down(entry, rows, now))
             if due is not None:
                 run(link, due)
         new = sum(move.expected is None for move in entry.moves.values())
-        if (made.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
+        if (inserted.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
         fault_point("sink.ledger-moved")
 
@@ -307,9 +240,42 @@ class Ledger:
             f'{every.text} AND topic = %s AND "partition" = %s', (*every.values, *only)
         )
 
-    def _arrays(self) -> LedgerArrays:
-        ours = self._sql()
-        return LedgerArrays(heads=ours.table(HEADS), history=ours.table(HISTORY), moment=MOMENT)
+    def _insert(self, entry: Entry, now: datetime) -> Statement:
+        """Make the heads that `entry` has found missing, in the order in which all are locked."""
+        missing = (_place(tp, move) for tp, move in entry.moves.items() if move.expected is None)
+        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
+        key = (FORMAT, self.key, entry.query)
+        return self._statement(_INSERT, *key, *writer, *_columns(5, missing))
+
+    def _change(self, entry: Entry, now: datetime) -> Statement:
+        """Move the heads that `entry` has found, each only if it is still as it was found."""
+        existing = (
+            (*_place(tp, move), *_was(move.expected))
+            for tp, move in entry.moves.items()
+            if move.expected is not None
+        )
+        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
+        return self._statement(_MOVE, *writer, *_columns(9, existing), self.key, entry.query)
+
+    def _write_down(self, entry: Entry, rows: int, now: datetime) -> Statement:
+        """Write each move that has a `verdict` into the history."""
+        ranges = (
+            (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
+            for tp, move in entry.moves.items()
+            if (word := verdict(move)) is not None
+        )
+        writer = (entry.batch_id, entry.query_id, entry.run_id, rows, now_text(now))
+        key = (FORMAT, self.key, entry.query)
+        return self._statement(_HISTORY, *key, *writer, *_columns(9, ranges))
+
+    def _statement(self, text: str, *values: Any) -> Statement:
+        """Return a statement on all partitions, with an array a column: one a partition would cost
+        a round trip each.
+        """
+        names = {"heads": self._sql().table(HEADS), "history": self._sql().table(HISTORY)}
+        return Statement(
+            text.format(**names, moment=MOMENT, ours=_OURS, same=_SAME, place=_PLACE), values
+        )
 
     def _sql(self) -> LedgerSql:
         return ledger_sql(self.schema)

@@ -21,7 +21,7 @@ from eo_listener.sinks.newest_row import require_origin_columns
 from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.connection import connect, usable
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-from eo_listener.sinks.postgres.errors import said, translated
+from eo_listener.sinks.postgres.errors import message_of, translated
 from eo_listener.sinks.postgres.ledger import ledger_sql
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def row_origins(
     as the ledger has it; `columns` are the names of the three. Raises SettingsError if the table or
     a column does not exist, and psycopg.Error.
     """
-    there = {name for (name,) in link.execute(_COLUMNS, (table,))}
-    require_origin_columns(table, there, columns)
+    existing = {name for (name,) in link.execute(_COLUMNS, (table,))}
+    require_origin_columns(table, existing, columns)
     row = link.execute("SELECT to_regclass(%s)::text", (table,)).fetchone()
     name = str(row[0]) if row is not None else table  # as the server itself writes it
     three = [sql.Identifier(column) for column in columns]
-    empty = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(one) for one in three)
+    empty = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(column) for column in three)
     # Texts in the order of their bytes, as Python compares them, whatever the database's own is.
     order = sql.SQL('{} COLLATE "C", {}, {}').format(*three)
     text = sql.SQL("SELECT {} FROM {} ORDER BY {}, {}").format(
@@ -77,7 +77,7 @@ class PostgresLedgerReader:
     """
 
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
-        self._access = ConnectionSettings(
+        self.access = ConnectionSettings(
             dsn=dsn,
             schema=schema,
             connect_timeout=timeout,
@@ -85,18 +85,13 @@ class PostgresLedgerReader:
             statement_timeout=3600.0,
         )
         self._link: Connection | None = None
-        self._schema = schema
+        self.schema = schema  # without one, that of the ledger once it was read
 
     @property
     def label(self) -> str:
         """The database, without user and password."""
-        schema = "" if self._schema is None else f", schema {self._schema}"
-        return f"PostgreSQL {self._access.place()}{schema}"
-
-    @property
-    def schema(self) -> str | None:
-        """The ledger's schema: the one that was given, or that was found when it was read."""
-        return self._schema
+        schema = "" if self.schema is None else f", schema {self.schema}"
+        return f"PostgreSQL {self.access.place()}{schema}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads."""
@@ -126,7 +121,7 @@ class PostgresLedgerReader:
         except errors.InsufficientPrivilege as error:
             raise SinkError(
                 f"the role may not read the table {sink} of {self.label}",
-                cause=said(error),
+                cause=message_of(error),
                 fix=f"GRANT SELECT ON {sink} TO {self.role()}, and USAGE ON its SCHEMA",
             ) from error
         except psycopg.Error as error:
@@ -141,7 +136,7 @@ class PostgresLedgerReader:
     def connection(self) -> Connection:
         """Return a connection that cannot write. Raises SinkError and psycopg.Error."""
         if self._link is None:
-            self._link = connect(self._access, self.label, "eo_listener reader")
+            self._link = connect(self.access, self.label, "eo_listener reader")
             self._link.execute("SET default_transaction_read_only = on")
         return self._link
 
@@ -154,27 +149,27 @@ class PostgresLedgerReader:
         return "the role of the dsn"
 
     def _sql(self, link: Connection) -> LedgerSql:
-        if self._schema is None:
-            self._schema = self._found(link)
-        return ledger_sql(self._schema)
+        if self.schema is None:
+            self.schema = self._find_schema(link)
+        return ledger_sql(self.schema)
 
-    def _found(self, link: Connection) -> str:
-        seen = [str(name) for (name,) in link.execute("SELECT unnest(current_schemas(false))")]
-        there = [str(name) for (name,) in link.execute(_SCHEMAS, (HEADS,))]
-        if not there:
+    def _find_schema(self, link: Connection) -> str:
+        path = [str(name) for (name,) in link.execute("SELECT unnest(current_schemas(false))")]
+        schemas = [str(name) for (name,) in link.execute(_SCHEMAS, (HEADS,))]
+        if not schemas:
             raise SettingsError(
                 f"{self.label} has no ledger: no schema has a table {HEADS}",
                 cause="no sink has written to it yet, or it is the wrong database",
                 fix="Name the database of PostgresSink's dsn",
             )
-        if there[0] not in seen and len(there) > 1:
+        if schemas[0] not in path and len(schemas) > 1:
             raise SettingsError(
-                f"{self.label} has {len(there)} ledgers, none of them in the search_path",
-                cause=f"they are in the schemas {', '.join(there[:5])}"
-                + (", ..." if there[5:] else ""),
+                f"{self.label} has {len(schemas)} ledgers, none of them in the search_path",
+                cause=f"they are in the schemas {', '.join(schemas[:5])}"
+                + (", ..." if schemas[5:] else ""),
                 fix="Name a schema: --schema NAME",
             )
-        return there[0]
+        return schemas[0]
 
     def _translated(self, error: psycopg.Error) -> Exception:
         if isinstance(error, errors.UndefinedTable):
@@ -182,13 +177,17 @@ class PostgresLedgerReader:
                 f"{self.label} has no ledger: table {HEADS} does not exist",
                 fix="Name the schema of PostgresSink's table: --schema NAME",
             )
-        if isinstance(error, errors.InsufficientPrivilege) and self._schema is not None:
-            tables = [identifier(self._schema, one).as_string(None) for one in (HEADS, HISTORY)]
-            schema, role = identifier(None, self._schema).as_string(None), self.role()
+        if isinstance(error, errors.InsufficientPrivilege) and self.schema is not None:
+            schema, role = identifier(None, self.schema).as_string(None), self.role()
             return SinkError(
                 f"the role may not read the ledger of {self.label}",
-                cause=said(error),
+                cause=message_of(error),
                 fix=f"GRANT USAGE ON SCHEMA {schema} TO {role}; "
-                f"GRANT SELECT ON {', '.join(tables)} TO {role}",
+                f"GRANT SELECT ON {ledger_tables(self.schema)} TO {role}",
             )
         return translated(error, self.label, "reading its ledger")
+
+
+def ledger_tables(schema: str) -> str:
+    """Return the two tables of a ledger as SQL writes them."""
+    return ", ".join(identifier(schema, name).as_string(None) for name in (HEADS, HISTORY))

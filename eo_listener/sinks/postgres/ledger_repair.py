@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +19,12 @@ from eo_listener.errors import (
 )
 from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
-from eo_listener.sinks.postgres.catalog import identifier, run, run_many
+from eo_listener.sinks.postgres.catalog import run, run_many
 from eo_listener.sinks.postgres.connection import connect
-from eo_listener.sinks.postgres.conninfo import ConnectionSettings, application_name
+from eo_listener.sinks.postgres.conninfo import application_name
 from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.ledger import Ledger, ledger_sql, sink_key
-from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader
+from eo_listener.sinks.postgres.ledger_reader import PostgresLedgerReader, ledger_tables
 from eo_listener.sinks.postgres.transaction import begin, commit, roll_back
 
 if TYPE_CHECKING:
@@ -49,39 +50,26 @@ class PostgresLedgerRepair:
     the same role alone. A sink with `max_connections=` has none between its batches.
     """
 
+    remarks: Final = ()  # what is in the way is asked for
+
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
-        self._access = ConnectionSettings(
-            dsn=dsn,
-            schema=schema,
-            connect_timeout=timeout,
-            lock_timeout=timeout,
-            statement_timeout=600.0,
-        )
-        self._reader = PostgresLedgerReader(dsn, schema=schema, timeout=timeout)
+        self.reader = PostgresLedgerReader(dsn, schema=schema, timeout=timeout)
+        self._access = replace(self.reader.access, statement_timeout=600.0)
         self._link: Connection | None = None
-
-    @property
-    def reader(self) -> PostgresLedgerReader:
-        """The reader of the same ledger."""
-        return self._reader
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """None: what is in the way is asked for."""
-        return ()
 
     def key_of(self, table: str) -> str:
         """The key of a sink that writes to this table, whose schema is that of the ledger."""
-        found = self._found(table)
-        if found is None:  # a name alone, as apply= may have
+        qualified = self._find(table)
+        if qualified is None:  # a name alone, as apply= may have
             return table if "." in table else sink_key(self._schema, table)
-        if found[0] != self._schema:
+        schema = qualified[0]
+        if schema != self._schema:
             raise SettingsError(
-                f"the table {table} is in schema {found[0]}, but the ledger is in {self._schema}",
+                f"the table {table} is in schema {schema}, but the ledger is in {self._schema}",
                 cause="each schema has a ledger of its own",
                 fix=f"ALTER TABLE {table} SET SCHEMA ..., or begin a new ledger there",
             )
-        return sink_key(*found)
+        return sink_key(*qualified)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Name the backends that serve a sink of this key."""
@@ -93,14 +81,14 @@ class PostgresLedgerRepair:
 
     def check_rename(self, rename: Rename) -> None:
         """See that the table was renamed."""
-        refuse_other_table(rename, lambda sink: self._found(sink) is not None)
+        refuse_other_table(rename, lambda sink: self._find(sink) is not None)
 
     def rename(self, rename: Rename) -> None:
         """Carry a ledger over: its heads and its history."""
 
         def change(link: Connection) -> None:
-            old, new = (self._locked(link, one) for one in (rename.old, rename.new))
-            refuse_changed(self._reader.label, rename, old=old, new=new)
+            old, new = (self._lock(link, key) for key in (rename.old, rename.new))
+            refuse_changed(self.reader.label, rename, old=old, new=new)
             run(link, self._sql.rename(HISTORY, rename.old, rename.new))
             run(link, self._sql.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
@@ -110,21 +98,21 @@ class PostgresLedgerRepair:
 
     def accept(self, sink: str, entry: Entry) -> None:
         """Move a head over a gap."""
-        ledger = Ledger(key=sink, label=self._reader.label, schema=self._schema, prunes=False)
+        ledger = Ledger(key=sink, label=self.reader.label, schema=self._schema, prunes=False)
         self._transact(lambda link: ledger.move(link, entry, rows=0))
 
     def close(self) -> None:
         """Close the connections."""
-        self._reader.close()
+        self.reader.close()
         if self._link is not None:
             self._link.close()
             self._link = None
 
     @property
     def _schema(self) -> str:
-        if self._reader.schema is None:
-            self._reader.ledgers()
-        return self._reader.schema or ""
+        if self.reader.schema is None:
+            self.reader.ledgers()
+        return self.reader.schema or ""
 
     @property
     def _sql(self) -> LedgerSql:
@@ -135,10 +123,10 @@ class PostgresLedgerRepair:
         try:
             begin(link, self._access)
             change(link)
-            commit(link, self._reader.label, link.limit)
+            commit(link, self.reader.label, link.limit)
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
-                f"{self._reader.label}: COMMIT was not answered, so the ledger may or may not "
+                f"{self.reader.label}: COMMIT was not answered, so the ledger may or may not "
                 "have changed",
                 cause=error.cause,
                 fix="Run eo-listener ledger show to see the ledger, then run the command again",
@@ -153,13 +141,13 @@ class PostgresLedgerRepair:
             roll_back(link)
             raise
 
-    def _locked(self, link: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
+    def _lock(self, link: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
         text, values = self._sql.heads(*key)
         rows = run(link, Statement(f"{text} FOR UPDATE", values)).fetchall()
-        return {one.partition: one.head for one in map(read_ledger_row, rows)}
+        return {row.partition: row.head for row in map(read_ledger_row, rows)}
 
-    def _found(self, table: str) -> tuple[str, str] | None:
-        """The schema and name of a table named as in SQL; None if it does not exist."""
+    def _find(self, table: str) -> tuple[str, str] | None:
+        """Return the schema and name of a table named as in SQL; None if it does not exist."""
         try:
             row = self._connection().execute(_TABLE, (table,)).fetchone()
         except errors.InvalidName:  # no table is called so
@@ -170,16 +158,16 @@ class PostgresLedgerRepair:
 
     def _connection(self) -> Connection:
         if self._link is None:
-            self._link = connect(self._access, self._reader.label, "eo_listener repair")
+            self._link = connect(self._access, self.reader.label, "eo_listener repair")
         return self._link
 
     def _translated(self, error: psycopg.Error) -> Exception:
         if isinstance(error, errors.InsufficientPrivilege):
-            tables = [identifier(self._schema, one).as_string(None) for one in (HEADS, HISTORY)]
+            tables = ledger_tables(self._schema)
             return SinkError(
-                f"the role may not change the ledger of {self._reader.label}",
+                f"the role may not change the ledger of {self.reader.label}",
                 cause="a sink's own role cannot change the history of the ledger",
-                fix=f"Use the owner's role, or GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} "
-                f"TO {self._reader.role()}",
+                fix=f"Use the owner's role, or GRANT SELECT, INSERT, UPDATE ON {tables} "
+                f"TO {self.reader.role()}",
             )
-        return translated(error, self._reader.label, "repairing its ledger")
+        return translated(error, self.reader.label, "repairing its ledger")

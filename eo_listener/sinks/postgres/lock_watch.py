@@ -92,49 +92,49 @@ class LockWatch:
         with second:
             table = identifier(self.schema, HEADS).as_string(second)
             rows = second.execute(_BLOCKERS, (waiting, table)).fetchall()
-            found = [Blocker(*row) for row in rows if row[0]]
-            ours = [one for one in found if self._is_ours(one)]
-            for one in ours:
-                if one.holds and may_end:
-                    self._end(second, one)
-            # One that only waits ahead of us is not what keeps us waiting.
-            for one in found:
-                if one.holds and one not in ours:
-                    raise self._somebody(one)
-            if len(found) < len(rows):  # a process 0 is what a prepared transaction has
+            # A backend that only waits ahead of us is not what keeps us waiting.
+            blockers = [Blocker(*row) for row in rows if row[0]]
+            holders = [blocker for blocker in blockers if blocker.holds]
+            rivals = [blocker for blocker in holders if self._is_rival(blocker)]
+            for rival in rivals if may_end else ():
+                self._end(second, rival)
+            for blocker in holders:
+                if blocker not in rivals:
+                    raise self._locked_by(blocker)
+            if len(blockers) < len(rows):  # a process 0 is what a prepared transaction has
                 raise self._prepared(second.execute(_PREPARED).fetchall())
 
-    def _is_ours(self, found: Blocker) -> bool:
-        return found.application == self.application and found.ledger
+    def _is_rival(self, blocker: Blocker) -> bool:
+        return blocker.application == self.application and blocker.ledger
 
-    def _end(self, second: Connection, found: Blocker) -> None:
+    def _end(self, second: Connection, rival: Blocker) -> None:
         try:
             # The server does not show other roles since when a backend runs, nor lets them end it.
-            if found.since is not None:
-                second.execute(_END, (found.pid, found.since, found.application))
+            if rival.since is not None:
+                second.execute(_END, (rival.pid, rival.since, rival.application))
                 return
         except psycopg.errors.InsufficientPrivilege:
             pass
         raise SinkLockedError(
-            f"{self.label} is locked by another driver of this query: backend {found.pid} from "
-            f"{found.address}, user {found.user}",
+            f"{self.label} is locked by another driver of this query: backend {rival.pid} from "
+            f"{rival.address}, user {rival.user}",
             cause="it hangs or runs at the same time as this driver, and this role may not end it",
-            fix=f"As that user, run SELECT pg_terminate_backend({found.pid}), or use the same role",
+            fix=f"As that user, run SELECT pg_terminate_backend({rival.pid}), or use the same role",
         )
 
-    def _somebody(self, found: Blocker) -> SinkLockedError:
+    def _locked_by(self, blocker: Blocker) -> SinkLockedError:
         return SinkLockedError(
-            f"{self.label} is locked: backend {found.pid} "
-            f"({found.application or 'no application name'}, user {found.user}, from "
-            f"{found.address}, {found.state}) has held a lock that this batch needs for more than "
-            f"{self.waited:.0f} s",
+            f"{self.label} is locked: backend {blocker.pid} "
+            f"({blocker.application or 'no application name'}, user {blocker.user}, from "
+            f"{blocker.address}, {blocker.state}) has held a lock that this batch needs for more "
+            f"than {self.waited:.0f} s",
             cause="it is not a connection of this sink and query, so the sink does not end it",
-            fix=f"Wait for it, run SELECT pg_terminate_backend({found.pid}), or raise "
+            fix=f"Wait for it, run SELECT pg_terminate_backend({blocker.pid}), or raise "
             "lock_timeout=",
         )
 
-    def _prepared(self, found: Sequence[tuple[object, ...]]) -> SinkLockedError:
-        names = ", ".join(f"{gid!r} of {owner}" for gid, owner in found)
+    def _prepared(self, transactions: Sequence[tuple[object, ...]]) -> SinkLockedError:
+        names = ", ".join(f"{gid!r} of {owner}" for gid, owner in transactions)
         return SinkLockedError(
             f"a prepared transaction that never ended locks {self.label}; the oldest of this "
             f"database: {names}",

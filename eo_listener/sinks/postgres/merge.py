@@ -33,7 +33,7 @@ _ORIGIN: Final = ", ".join(STAGED_ORIGIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Moves rows from `staged` into `table`; `which` limits `staged` to the rows that count.
+    """Moves rows from `staged` into `table`; `condition` limits `staged` to the rows that count.
 
     These three are as SQL writes them.
     """
@@ -43,7 +43,7 @@ class Merge:
     target: Target
     staged: str
     table: str
-    which: str
+    condition: str
 
     def run(self, dead_letters: DeadLetters) -> int:
         """Return how many rows of the target were written; `dead_letters` takes what it refuses.
@@ -54,14 +54,14 @@ class Merge:
         try:
             with self.link.transaction():
                 if self._upserts:
-                    self._one_a_key()
-                written = self.link.execute(self._insert(self.which)).rowcount
+                    self._keep_newest()
+                written = self.link.execute(self._insert(self.condition)).rowcount
         except REFUSED:
             pass  # what follows must not carry it along: it quotes values
         else:
-            self._check_taken(written, self.which, dead_letters.label)
+            self._check_taken(written, self.condition, dead_letters.label)
             return written
-        return self._sifted(dead_letters)
+        return self._write_accepted(dead_letters)
 
     @property
     def _upserts(self) -> bool:
@@ -71,24 +71,24 @@ class Merge:
     def _keys(self) -> str:
         return _listed(self.target.keys)
 
-    def _sifted(self, dead_letters: DeadLetters) -> int:
+    def _write_accepted(self, dead_letters: DeadLetters) -> int:
         """Write the rows that can be written; if the newest row of a key is refused, the next row
         of that key.
         """
-        first, last = self._numbered()
+        first, last = self._number_rows()
         written, turn = 0, 1
         while True:
             refused: list[int] = []
-            written += self._moved((first, last), turn, dead_letters, refused)
+            written += self._move((first, last), turn, dead_letters, refused)
             if not self._upserts:
                 return written
             if not refused:
-                self._check_taken(written, f"{self.which} AND {TURN} > 0", dead_letters.label)
+                self._check_taken(written, f"{self.condition} AND {TURN} > 0", dead_letters.label)
                 return written
             turn += 1
             self._offer_next_of_key(refused, turn)
 
-    def _numbered(self) -> tuple[int, int]:
+    def _number_rows(self) -> tuple[int, int]:
         """Give each staged row a number, by which the refused ones are searched for, and its place
         among the rows of its key; the first of a key has the first turn.
         """
@@ -105,7 +105,7 @@ class Merge:
                 f"{TIED} = r.eo_tie, {TURN} = CASE r.eo_rank WHEN 1 THEN 1 ELSE 0 END "
                 f"FROM ({ranks}) r WHERE {self.staged}.ctid = r.eo_row"
             )
-        ask = f"SELECT min({NUMBER}), max({NUMBER}) FROM {self.staged} WHERE {self.which}"
+        ask = f"SELECT min({NUMBER}), max({NUMBER}) FROM {self.staged} WHERE {self.condition}"
         row = self.link.execute(ask).fetchone()
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
@@ -113,7 +113,7 @@ class Merge:
         """Put the rows after those refused in their place; raise if one of them is tied."""
         are_refused = f"{NUMBER} = ANY (ARRAY{refused}::bigint[])"
         self.link.execute(
-            f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.which} "
+            f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.condition} "
             f"AND ({self._keys}, {PLACE}) IN "
             f"(SELECT {self._keys}, {PLACE} + 1 FROM {self.staged} WHERE {are_refused})"
         )
@@ -121,54 +121,54 @@ class Merge:
         self.link.execute(f"UPDATE {self.staged} SET {TURN} = 0 WHERE {are_refused}")
         self._refuse_tie(f"{self.staged} WHERE {TURN} = {turn} AND {TIED}")
 
-    def _moved(
+    def _move(
         self, numbers: tuple[int, int], turn: int, dead_letters: DeadLetters, refused: list[int]
     ) -> int:
         first, last = numbers
         try:
             with self.link.transaction():
                 between = f"{NUMBER} BETWEEN {first} AND {last} AND {TURN} = {turn}"
-                return self.link.execute(self._insert(f"{self.which} AND {between}")).rowcount
+                return self.link.execute(self._insert(f"{self.condition} AND {between}")).rowcount
         except REFUSED as error:
-            why = dead_letters.why(error)
+            reason = dead_letters.why(error)
         if first == last:
             refused.append(first)
-            dead_letters.put([self._letter(first, why)])
+            dead_letters.put([self._letter(first, reason)])
             return 0
         middle = (first + last) // 2
-        return self._moved((first, middle), turn, dead_letters, refused) + self._moved(
+        return self._move((first, middle), turn, dead_letters, refused) + self._move(
             (middle + 1, last), turn, dead_letters, refused
         )
 
-    def _insert(self, which: str) -> str:
+    def _insert(self, condition: str) -> str:
         columns = _listed(self.layout.written)
         text = f"INSERT INTO {self.table} AS {ALIAS} ({columns}) "
-        text += f"SELECT {columns} FROM {self.staged} WHERE {which}"
+        text += f"SELECT {columns} FROM {self.staged} WHERE {condition}"
         if not self._upserts:
             return text
         text += f" ORDER BY {self._keys} ON CONFLICT ({self._keys}) DO "
-        others = [quoted(one) for one in self.layout.written if one not in self.target.keys]
-        if not others:
+        assigned = [quoted(name) for name in self.layout.written if name not in self.target.keys]
+        if not assigned:
             return f"{text}NOTHING"
-        each = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+        each = ", ".join(f"{name} = EXCLUDED.{name}" for name in assigned)
         return f"{text}UPDATE SET {each} WHERE {self._two_rows(ALIAS, 'EXCLUDED').newer()}"
 
-    def _two_rows(self, table: str, batch: str) -> TwoRows:
+    def _two_rows(self, table_alias: str, batch_alias: str) -> TwoRows:
         return TwoRows(
             keys=self.target.keys,
             version=self.target.version_column,
             located=self.layout.located,
-            in_table=lambda name: f"{table}.{quoted(name)}",
-            in_batch=lambda name: f"{batch}.{quoted(name)}",
+            in_table=lambda name: f"{table_alias}.{quoted(name)}",
+            in_batch=lambda name: f"{batch_alias}.{quoted(name)}",
         )
 
-    def _one_a_key(self) -> None:
+    def _keep_newest(self) -> None:
         """Of rows with one key keep the newest; raise SettingsError if it cannot be determined.
 
         Nulls are equal to nothing, so rows whose key has one are not duplicates.
         """
         twice = (
-            f"SELECT 1 FROM {self.staged} WHERE {self.which} AND {self._key_without_null()} "
+            f"SELECT 1 FROM {self.staged} WHERE {self.condition} AND {self._key_without_null()} "
             f"GROUP BY {self._keys} HAVING count(*) > 1 LIMIT 1"
         )
         if self.link.execute(twice).fetchone() is None:
@@ -203,16 +203,16 @@ class Merge:
             values=(self._values(""),),
             traced=self.layout.traced,
         )
-        known = self._key_without_null()
+        complete = self._key_without_null()
         columns = [
             "ctid AS eo_row",
-            f"CASE WHEN {known} THEN {newest.place()} ELSE 1 END AS eo_rank",
-            f"{known} AND {newest.tied()} AS eo_tie",
+            f"CASE WHEN {complete} THEN {newest.place()} ELSE 1 END AS eo_rank",
+            f"{complete} AND {newest.tied()} AS eo_tie",
             *also,
         ]
-        return f"SELECT {', '.join(columns)} FROM {self.staged} WHERE {self.which}"
+        return f"SELECT {', '.join(columns)} FROM {self.staged} WHERE {self.condition}"
 
-    def _check_taken(self, written: int, which: str, label: str) -> None:
+    def _check_taken(self, written: int, condition: str, label: str) -> None:
         """Find out why fewer rows were written than were to be.
 
         Raises SettingsError if one is neither older nor newer than the row in the table, SinkError
@@ -222,15 +222,15 @@ class Merge:
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
-        count = f"SELECT count(*) FROM {self.staged} WHERE {which}"
+        count = f"SELECT count(*) FROM {self.staged} WHERE {condition}"
         (wanted,) = self.link.execute(count).fetchone() or (0,)
         if written == wanted:
             return
         version = self.target.version_column
         rows = self._two_rows("eo_there", ALIAS)
         join = (
-            f"(SELECT * FROM {self.staged} WHERE {which} AND {self._key_without_null()}) {ALIAS} "
-            f"LEFT JOIN {self.table} eo_there ON {rows.same_key()}"
+            f"(SELECT * FROM {self.staged} WHERE {condition} AND {self._key_without_null()}) "
+            f"{ALIAS} LEFT JOIN {self.table} eo_there ON {rows.same_key()}"
         )
         if version is not None and self.layout.located:
             self._refuse_tie(
@@ -254,12 +254,12 @@ class Merge:
         As a text, since not every type can be compared (json, xml, point).
         """
         each = [
-            row + quoted(one)
-            for one in value_columns(self.layout.written, traced=self.layout.traced)
+            row + quoted(name)
+            for name in value_columns(self.layout.written, traced=self.layout.traced)
         ]
         return f'(ROW({", ".join(each)})::text COLLATE "C")'
 
-    def _letter(self, number: int, why: RefusalReason) -> DeadLetter:
+    def _letter(self, number: int, reason: RefusalReason) -> DeadLetter:
         before, origin = "", "NULL::text, NULL::int, NULL::bigint"
         if self.layout.traced:
             pairs = zip(ORIGIN, STAGED_ORIGIN, strict=True)
@@ -271,14 +271,14 @@ class Merge:
             f"SELECT ({before}to_jsonb({ALIAS}) - '{{{','.join(RESERVED)}}}'::text[])::text, "
             f"{origin} FROM {self.staged} {ALIAS} WHERE {NUMBER} = {number}"
         )
-        found: tuple[Any, ...] | None = self.link.execute(query).fetchone()
-        row, topic, partition, offset = found or ("{}", None, None, None)
+        result: tuple[Any, ...] | None = self.link.execute(query).fetchone()
+        row, topic, partition, offset = result or ("{}", None, None, None)
         return DeadLetter(
             topic=topic,
             partition=partition,
             offset=offset,
-            reason=why.reason,
-            redacted=why.redacted,
+            reason=reason.reason,
+            redacted=reason.redacted,
             row=row,
         )
 

@@ -81,10 +81,10 @@ class MethodChoice:
         if rest or wanted is WriteMethod.TASKS:
             ranges = self._ranges(frame, plan, writer.label, rest=rest)
         if wanted is WriteMethod.TASKS:
-            why = _speculation(frame) if ranges is not None else None
-            if why is not None:
-                self._warn_once(writer.label, f"{why}, so a batch is one transaction")
-            if why is not None or ranges is None:
+            reason = _speculation(frame) if ranges is not None else None
+            if reason is not None:
+                self._warn_once(writer.label, f"{reason}, so a batch is one transaction")
+            if reason is not None or ranges is None:
                 wanted = (
                     WriteMethod.STAGING
                     if planned >= STAGING_ROWS and not rest
@@ -148,17 +148,17 @@ class MethodChoice:
             ranges = task_ranges(frame)
             if fit(ranges, plan):
                 return ranges
-            why = "the tasks read other offsets than planned, or other sources besides Kafka"
+            reason = "the tasks read other offsets than planned, or other sources besides Kafka"
         except SettingsError as error:
-            why = f"{error.problem} ({error.cause})"
+            reason = f"{error.problem} ({error.cause})"
         if rest:
             raise SettingsError(
-                f"batch {plan.batch_id} is partly written, and the rest is unknown: {why}",
+                f"batch {plan.batch_id} is partly written, and the rest is unknown: {reason}",
                 cause='with atomicity="partition" some of its partitions were written before; '
                 "the transform or the source's options have changed since",
                 fix="Run this batch with the code that it began with, then change the code",
             )
-        self._warn_once(label, f"{why}: such batches are one transaction each")
+        self._warn_once(label, f"{reason}: such batches are one transaction each")
         return None
 
     def _warn_once(self, label: str, text: str) -> None:

@@ -15,7 +15,7 @@ from eo_listener.sinks.postgres.errors import translated
 from eo_listener.sinks.postgres.executor_tasks import (
     Batches,
     TaskAttempt,
-    begun,
+    await_first,
     connection,
     outcomes,
 )
@@ -53,7 +53,7 @@ class PartitionTask:
             with connection(self.writer) as link:
                 if self._done(link, entry):
                     return 0, 0
-        rows = begun(batches)
+        rows = await_first(batches)
         with connection(self.writer) as link:
             try:
                 done = self._writer(attempt).write_arrow(link, self.layout, rows, entry)
@@ -64,8 +64,8 @@ class PartitionTask:
             return done.rows or 0, done.dead_letters
 
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
-        """With a savepoint for each COPY if a row refused late would end the batch: an attempt's
-        rows come once.
+        """Return the writer, with a savepoint for each COPY if a row refused late would end the
+        batch: an attempt's rows come once.
         """
         again = attempt.is_first and not attempt.is_last
         # One prunes for all: the others would wait for what it deletes, until its COMMIT.
@@ -76,10 +76,10 @@ class PartitionTask:
     def _done(self, link: Connection, entry: Entry) -> bool:
         (tp,) = entry.moves
         try:
-            there = self.writer.ledger.read(link, entry.query, tp)
+            heads = self.writer.ledger.read(link, entry.query, tp)
         except psycopg.Error as error:
             raise translated(error, self.writer.label, "reading its ledger") from None
-        return tp in there and there[tp].head == entry.head(tp)
+        return tp in heads and heads[tp].head == entry.head(tp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +103,16 @@ class Partitions:
         if rest:
             self._move_empty(link, replace(entry, moves=rest))
         return Applied(
-            rows=sum(one.rows for one in done), dead_letters=sum(one.dead_letters for one in done)
+            rows=sum(result.rows for result in done),
+            dead_letters=sum(result.dead_letters for result in done),
         )
 
     def _move_empty(self, link: Connection, entry: Entry) -> None:
-        there = self.writer.ledger.read(link, entry.query)
+        heads = self.writer.ledger.read(link, entry.query)
         moves = {
             tp: move
             for tp, move in entry.moves.items()
-            if tp not in there or there[tp].head != entry.head(tp)  # not done by an earlier try
+            if tp not in heads or heads[tp].head != entry.head(tp)  # not done by an earlier try
         }
         if moves:
             with self.writer.transaction(link, replace(entry, moves=moves)):

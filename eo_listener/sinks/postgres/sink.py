@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
@@ -61,13 +61,6 @@ _END: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 """
-
-
-class BatchWriter(Protocol):
-    """One way to write a batch: `TransactionWriter`, `Staging` or `Partitions`."""
-
-    def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Write the rows, and `entry` into the ledger."""
 
 
 class PostgresSink:
@@ -125,8 +118,8 @@ class PostgresSink:
             dead_letters=dead_letters,
             max_dead_letters=max_dead_letters,
         )
-        named = (schema, dead_letters)
-        check_names([table, *self._target.keys, *(one for one in named if one is not None)])
+        optional = (schema, dead_letters)
+        check_names([table, *self._target.keys, *(name for name in optional if name is not None)])
         check_apply(self._target)
         access = ConnectionSettings(
             dsn=dsn,
@@ -135,7 +128,7 @@ class PostgresSink:
             lock_timeout=lock_timeout,
             statement_timeout=statement_timeout,
         )
-        choice = Choice.of(
+        choice = Choice.from_arguments(
             write_method=write_method,
             atomicity=atomicity,
             rows=executor_rows,
@@ -173,17 +166,20 @@ class PostgresSink:
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
-        try:
-            writer = self._writer(query)
-            return self._kept.ask(writer, lambda link: self._heads(link, writer))
-        except psycopg.Error as error:
-            raise translated(error, self.label, "reading its ledger") from error
+        return self._ask_ledger(query, self._heads)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in the ledger of this schema."""
+        return self._ask_ledger(
+            self._kept.query, lambda link, writer: writer.ledger.moved_by(link, query_id)
+        )
+
+    def _ask_ledger(
+        self, query: str, question: Callable[[Connection, TransactionWriter], _Answer]
+    ) -> _Answer:
         try:
-            writer = self._writer(self._kept.query)
-            return self._kept.ask(writer, lambda link: writer.ledger.moved_by(link, query_id))
+            writer = self._writer(query)
+            return self._kept.ask(writer, lambda link: question(link, writer))
         except psycopg.Error as error:
             raise translated(error, self.label, "reading its ledger") from error
 
@@ -194,14 +190,14 @@ class PostgresSink:
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry` in one transaction."""
         try:
-            return self._written(self._writer(entry.query), frame, entry, plan)
+            return self._write_or_fall_back(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
             self._kept.remember_unknown_commit()
             raise
         except psycopg.Error as error:
             raise translated(error, self.label, "reading the table") from error
 
-    def _written(
+    def _write_or_fall_back(
         self, writer: TransactionWriter, frame: DataFrame, entry: Entry, plan: PlannedBatch
     ) -> Applied:
         chosen = self._kept.ask(
@@ -240,7 +236,9 @@ class PostgresSink:
         rows = Rows(frame=frame, layout=layout, fetch=partial(self._size.stream, frame, plan))
         return self._batch_writer(chosen, writer).write(link, rows, entry)
 
-    def _batch_writer(self, chosen: ChosenMethod, writer: TransactionWriter) -> BatchWriter:
+    def _batch_writer(
+        self, chosen: ChosenMethod, writer: TransactionWriter
+    ) -> TransactionWriter | Staging | Partitions:
         most = self._choice.connections
         if chosen.method is WriteMethod.STAGING:
             return Staging(writer=writer, logged=self._logged, at_most=most)
@@ -274,19 +272,17 @@ class PostgresSink:
     ) -> ColumnLayout:
         target, schema = self._target, writer.access.schema
         main = None if target.apply else target.table
-        found = existing_tables(
-            link, schema, [one for one in (main, target.dead_letters) if one is not None]
-        )
-        for name, table in found.items():
-            check_durable(link, schema, name, table)
-        there = found.get(main) if main is not None else None
-        columns = None if there is None else there.columns
-        layout = ColumnLayout.of(frame.schema.jsonValue(), columns, target, direct=direct)
-        if main is not None and there is None:
+        names = [name for name in (main, target.dead_letters) if name is not None]
+        existing = existing_tables(link, schema, names)
+        for name, table in existing.items():
+            check_durable(link, schema, name, table.not_durable)
+        columns = existing[main].columns if main in existing else None
+        layout = ColumnLayout.from_schema(frame.schema.jsonValue(), columns, target, direct=direct)
+        if main is not None and columns is None:
             heads = writer.ledger.read(link, writer.query)
             refuse_dropped(self.label, self.key, writer.query, heads)
             make_target(link, layout, target.keys, (schema, main), create=target.create)
-        if target.dead_letters is not None and target.dead_letters not in found:
+        if target.dead_letters is not None and target.dead_letters not in existing:
             letters_table.make(link, schema, target.dead_letters, create=target.create)
         return layout
 
@@ -339,8 +335,8 @@ class KeptConnection:
     def connection(self, writer: TransactionWriter) -> Connection:
         """Return the kept connection, or a new one if that is another query's, or was lost."""
         link = self.link
-        known = self._owner == os.getpid() and self.query == writer.query
-        if link is None or not known or not usable(link):
+        is_own = self._owner == os.getpid() and self.query == writer.query
+        if link is None or not is_own or not usable(link):
             self.close()
             link = self.link = writer.open()
             self._owner = os.getpid()
@@ -361,12 +357,12 @@ class KeptConnection:
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
         """
-        kept = self.link
+        before = self.link
         link = self.connection(writer)
         try:
             return question(link)
         except psycopg.Error as error:
-            if link is not kept or not lost(error):
+            if link is not before or not lost(error):
                 raise
         self.close()
         return question(self.connection(writer))

@@ -132,7 +132,7 @@ class Staging:
             with self.writer.transaction(link, entry) as counts:
                 self._move(link, rows.layout, stage, letters_stage, done, entry, counts)
         finally:
-            self._drop(link, [one for one in (stage, letters_stage) if one is not None])
+            self._drop(link, [name for name in (stage, letters_stage) if name is not None])
         return counts.applied()
 
     def _prefix(self) -> str:
@@ -151,19 +151,19 @@ class Staging:
         schema, target = self.writer.access.schema, self.writer.target
         try:
             self.writer.begin(link, entry)
-            left = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
+            leftovers = link.execute(_LEFT_OVER, (self._prefix(), schema)).fetchall()
             shape = layout.shape(None if target.apply is not None else self.writer.table)
             kind = sql.SQL("" if self.logged else "UNLOGGED ")
-            made = identifier(schema, stage)
+            table = identifier(schema, stage)
             text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
-            link.execute(sql.SQL(text).format(kind, made, shape))
-            link.execute(_add_attempt(made, sql.NULL))
+            link.execute(sql.SQL(text).format(kind, table, shape))
+            link.execute(_add_attempt(table, sql.NULL))
             if letters_stage is not None:
                 letters = statements_on(link, schema, letters_stage, staged=True)
                 run(link, Statement(letters.create()))
                 # Letters are inserted by statements that know of no attempts.
-                this = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
-                link.execute(_add_attempt(identifier(schema, letters_stage), this))
+                attempt = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
+                link.execute(_add_attempt(identifier(schema, letters_stage), attempt))
             commit(link, self.writer.label, link.limit)
         except errors.InsufficientPrivilege as error:
             roll_back(link)
@@ -175,8 +175,8 @@ class Staging:
         except BaseException:  # whatever it is: what is open must not stay open
             roll_back(link)
             raise
-        for where, name in left:
-            self._drop(link, [name], where)
+        for schema, name in leftovers:
+            self._drop(link, [name], schema)
 
     def _move(
         self,
@@ -190,67 +190,56 @@ class Staging:
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
         staged = identifier(schema, stage)
-        attempts = sql.Literal([one.attempt for one in done])
-        which = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
-        wanted = sum(one.rows for one in done)
-        dead = sum(one.dead_letters for one in done)
-        counts.given = wanted + dead
+        attempts = sql.Literal([result.attempt for result in done])
+        counted = sql.SQL("{} = ANY ({})").format(sql.Identifier(ATTEMPT), attempts)
+        wanted = sum(result.rows for result in done)
+        dead = sum(result.dead_letters for result in done)
+        counts.total = wanted + dead
         if letters_stage is not None and dead:
-            self._move_dead(
-                link,
-                identifier(schema, letters_stage),
-                letters_stage,
-                which,
-                counts.dead_letters.refusals,
-            )
+            self._move_dead(link, letters_stage, counted, counts.dead_letters.refusals)
         if counts.dead_letters.count != dead:
             raise self._emptied()
-        if not self.writer.direct and _count(link, staged, which) != wanted:
+        if not self.writer.direct and _count(link, staged, counted) != wanted:
             raise self._emptied()
         if target.apply is not None:
             view = sql.SQL("CREATE TEMP VIEW {} AS SELECT {} FROM {} WHERE {}").format(
-                sql.Identifier(STAGED), listed(layout.names), staged, which
+                sql.Identifier(STAGED), listed(layout.names), staged, counted
             )
             link.execute(view)
             apply_users(link, target, entry, self.writer.label)
             link.execute(sql.SQL("DROP VIEW pg_temp.{}").format(sql.Identifier(STAGED)))
             counts.rows = wanted
             return
-        counts.rows = self.writer.merge(link, layout, staged, which).run(counts.dead_letters)
+        counts.rows = self.writer.merge(link, layout, staged, counted).run(counts.dead_letters)
         # If rows are appended, each staged row is now moved or refused.
         moved = counts.rows + counts.dead_letters.count - dead
         if self.writer.direct and moved != wanted:
-            if _count(link, staged, which) != wanted:
+            if _count(link, staged, counted) != wanted:
                 raise self._emptied()
             raise left_out(self.writer.label, moved, wanted)
 
     def _move_dead(
-        self,
-        link: Connection,
-        staged: sql.Identifier,
-        name: str,
-        which: sql.Composable,
-        refusals: Refusals,
+        self, link: Connection, name: str, condition: sql.Composable, refusals: Refusals
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
-        there = catalog.columns(link, schema, name) or {}
-        letter = listed([column for column in there if column not in (ATTEMPT, REDACTED)])
+        staged, columns = identifier(schema, name), catalog.columns(link, schema, name) or {}
+        letter = listed([column for column in columns if column not in (ATTEMPT, REDACTED)])
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
-            identifier(schema, target.dead_letters or ""), letter, letter, staged, which
+            identifier(schema, target.dead_letters or ""), letter, letter, staged, condition
         )
         moved = link.execute(text).rowcount
         redacted, first = sql.Identifier(REDACTED), listed((*ORIGIN, REDACTED))
         asked = sql.SQL("SELECT {}, '' FROM {} WHERE {} ORDER BY {} LIMIT 1").format(
-            first, staged, which, listed(("offset", "partition", "topic"))
+            first, staged, condition, listed(("offset", "partition", "topic"))
         )
         for topic, partition, offset, reason, row in link.execute(asked):
             refusals.first = DeadLetter(
                 topic=topic, partition=partition, offset=offset, reason=reason, row=row
             )
-        counted = sql.SQL(
+        frequent = sql.SQL(
             "SELECT {0}, count(*) FROM {1} WHERE {2} GROUP BY 1 ORDER BY 2 DESC LIMIT 100"
-        ).format(redacted, staged, which)
-        refusals.reasons.update(dict(link.execute(counted).fetchall()))
+        ).format(redacted, staged, condition)
+        refusals.reasons.update(dict(link.execute(frequent).fetchall()))
         refusals.count = moved
 
     def _emptied(self) -> RetriableSinkError:
@@ -282,7 +271,7 @@ def _add_attempt(table: sql.Identifier, default: sql.Composable) -> sql.Composed
     return sql.SQL(text).format(table, sql.Identifier(ATTEMPT), default)
 
 
-def _count(link: Connection, staged: sql.Identifier, which: sql.Composable) -> int:
-    query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, which)
+def _count(link: Connection, staged: sql.Identifier, condition: sql.Composable) -> int:
+    query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(staged, condition)
     row = link.execute(query).fetchone()
     return 0 if row is None else int(row[0])

@@ -78,11 +78,11 @@ class Rows:
 
 @dataclass(kw_only=True)
 class WriteCounts:
-    """The numbers of one transaction so far: rows written, and rows given."""
+    """The numbers of one transaction so far: rows written, and rows of the batch in total."""
 
     dead_letters: DeadLetters
     rows: int = 0
-    given: int = 0
+    total: int = 0
 
     def applied(self) -> Applied:
         """The result for the caller of a sink."""
@@ -190,7 +190,7 @@ class TransactionWriter:
         """
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:
-            self.ledger.held(link, entry, answer)
+            self.ledger.check_held(link, entry, answer)
 
     @contextmanager
     def transaction(self, link: Connection, entry: Entry) -> Iterator[WriteCounts]:
@@ -206,7 +206,7 @@ class TransactionWriter:
             link.may_end = self.alone
             yield counts
             link.may_end = True
-            counts.dead_letters.refusals.check(counts.given)
+            counts.dead_letters.refusals.check(counts.total)
             fault_point("sink.rows-written")
             self.ledger.move(link, entry, rows=counts.rows)
             commit(link, self.label, link.limit, sent=lambda: fault_point("sink.commit-sent"))
@@ -231,7 +231,11 @@ class TransactionWriter:
         )
 
     def merge(
-        self, link: Connection, layout: ColumnLayout, staged: sql.Identifier, which: sql.Composable
+        self,
+        link: Connection,
+        layout: ColumnLayout,
+        staged: sql.Identifier,
+        condition: sql.Composable,
     ) -> Merge:
         """Return what moves rows that lie in `staged` into the target."""
         return Merge(
@@ -240,7 +244,7 @@ class TransactionWriter:
             target=self.target,
             staged=staged.as_string(link),
             table=self.table.as_string(link),
-            which=which.as_string(link),
+            condition=condition.as_string(link),
         )
 
     def _rows(
@@ -265,7 +269,7 @@ class TransactionWriter:
         for chunk in rows:
             copier.take(chunk)
         copier.finish_chunk()
-        counts.given = copier.rows + counts.dead_letters.count
+        counts.total = copier.rows + counts.dead_letters.count
         if self.direct:
             return copier.rows
         if self.target.apply is not None:
@@ -285,9 +289,9 @@ def begin(
     limits = (access.statement_timeout, access.lock_timeout + GRACE)
     with link.pipeline():
         link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        who = link.execute(_BEGIN, [f"{int(it * 1000)}ms" for it in limits])
+        identity = link.execute(_BEGIN, [f"{int(seconds * 1000)}ms" for seconds in limits])
         answer = None if first is None else first()
-    row = who.fetchone()
+    row = identity.fetchone()
     if row is not None:
         link.is_now(Identity(*row[:3]))
     return answer
@@ -296,7 +300,7 @@ def begin(
 def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
     """Roll back; if that fails, close the connection, which has the same effect.
 
-    The connection is also closed where the error `after` shows that its server is a standby: the
+    The connection is also closed if the error `after` shows that its server is a standby: the
     next one may lead to the primary.
     """
     link.sealed = False
@@ -357,10 +361,10 @@ def commit(
 def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = False) -> None:
     ends = monotonic() + wait
     while not done():
-        left = ends - monotonic()
-        if left <= 0:
+        remaining = ends - monotonic()
+        if remaining <= 0:
             raise TimeoutError
         watch = select.poll()  # select() knows no descriptor above 1023
         watch.register(wire.socket, select.POLLIN | (select.POLLOUT if writing else 0))
-        watch.poll(min(left, 1.0) * 1000)
+        watch.poll(min(remaining, 1.0) * 1000)
         wire.consume_input()

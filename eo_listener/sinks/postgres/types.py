@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.arrow_schema import check_structs
@@ -54,8 +54,7 @@ class Encoding(Enum):
     ARRAY = "an array literal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Existing:
+class Existing(NamedTuple):
     """A column that a table has: `base` is its type's own name, of a domain the type beneath it.
 
     `element` is the base type of an array's elements; `modifier` is PostgreSQL's atttypmod, -1
@@ -68,6 +67,23 @@ class Existing:
     modifier: int
     type_name: str
     generated: bool = False
+
+
+_WORD: Final = "cast({0} AS string)"
+# A timestamp in UTC: its microseconds since 1970, on a clock that has no zone.
+_SINCE: Final = "make_dt_interval(0, 0, 0, 0.000001) * unix_micros({0})"
+_UTC: Final = f"cast(timestamp_ntz'1970-01-01' + {_SINCE} AS string)"
+_STAMP: Final = f"concat({_UTC}, '+00')"
+_COLUMN_TEXTS: Final = {
+    Encoding.WORD: _WORD,
+    Encoding.STAMP: _STAMP,
+    Encoding.JSON: f"to_json({{0}}, {_JSON_OPTIONS})",
+}
+_ELEMENT_TEXTS: Final = {
+    Encoding.HEX: f"concat({_BACKSLASH}, 'x', hex(x))",
+    Encoding.UTC: _UTC.format("x"),
+    Encoding.MOMENT: _STAMP.format("x"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +186,7 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
             encoding = Encoding.UTC
         elif existing.element is None or existing.element not in fits:
             raise _unfit(column, f"array of {inner}", existing)
-        if not _exact(str(inner), scale, replace(existing, base=existing.element)):
+        if not _exact(str(inner), scale, existing._replace(base=existing.element)):
             raise _unfit(column, f"array of {inner}", existing, "its values would be rounded")
         return ColumnFormat(postgres=existing.type_name, encoding=Encoding.ARRAY, element=encoding)
     if existing is None:
@@ -185,24 +201,21 @@ def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
     if existing.modifier < 0:
         return True
     if existing.base == "numeric":
-        there = (existing.modifier - 4) & 0x7FF
-        there = there - 0x800 if there & 0x400 else there
-        return scale is not None and scale <= there
+        bits = (existing.modifier - 4) & 0x7FF
+        column_scale = bits - 0x800 if bits & 0x400 else bits
+        return scale is not None and scale <= column_scale
     if existing.base in ("timestamp", "timestamptz", "time") and spark != "date":
         return existing.modifier >= _LOSSLESS_MOMENT
     return True
 
 
-def _unfit(column: str, spark: str, existing: Existing, why: str | None = None) -> SettingsError:
+def _unfit(column: str, spark: str, existing: Existing, reason: str | None = None) -> SettingsError:
+    kind = _SIMPLE[spark][0] if spark in _SIMPLE else "one that holds it"
     return SettingsError(
         f"column {column!r} is {spark} in the rows and {existing.type_name} in the table",
-        cause=why or "PostgreSQL would refuse or change its values",
-        fix=f"Cast it in the transform, or ALTER TABLE ... ALTER COLUMN ... TYPE {_made(spark)}",
+        cause=reason or "PostgreSQL would refuse or change its values",
+        fix=f"Cast it in the transform, or ALTER TABLE ... ALTER COLUMN ... TYPE {kind}",
     )
-
-
-def _made(spark: str) -> str:
-    return _SIMPLE[spark][0] if spark in _SIMPLE else "one that holds it"
 
 
 def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
@@ -224,40 +237,25 @@ def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> Da
         return frame
     # By position: no name of a column is ever parsed.
     plain = frame.toDF(*at.values())
-    texts_only = plain.selectExpr(*(f"{texts.get(one, one)} AS {one}" for one in at.values()))
+    texts_only = plain.selectExpr(
+        *(f"{texts.get(column, column)} AS {column}" for column in at.values())
+    )
     return texts_only.toDF(*names)
 
 
 def _text(value: str, column_format: ColumnFormat) -> str | None:
-    if column_format.encoding is Encoding.WORD:
-        return f"cast({value} AS string)"
-    if column_format.encoding is Encoding.STAMP:
-        return f"concat({_utc(value)}, '+00')"
-    if column_format.encoding is Encoding.JSON:
-        return f"to_json({value}, {_JSON_OPTIONS})"
     if column_format.encoding is Encoding.ARRAY:
         items = f"transform({value}, x -> {_item(column_format.element or Encoding.PLAIN)})"
         return f"concat('{{', array_join({items}, ',', 'NULL'), '}}')"
-    return None
+    text = _COLUMN_TEXTS.get(column_format.encoding)
+    return None if text is None else text.format(value)
 
 
 def _item(encoding: Encoding) -> str:
     """The element x of an array literal."""
-    text = "cast(x AS string)"
+    text = _ELEMENT_TEXTS.get(encoding, _WORD.format("x"))
     if encoding is Encoding.PLAIN:
         return text
-    if encoding is Encoding.HEX:
-        text = f"concat({_BACKSLASH}, 'x', hex(x))"
-    if encoding is Encoding.UTC:
-        text = _utc("x")
-    if encoding is Encoding.MOMENT:
-        text = f"concat({_utc('x')}, '+00')"
     for sign in (_BACKSLASH, _DOUBLE):
         text = f"replace({text}, {sign}, concat({_BACKSLASH}, {sign}))"
     return f"concat({_DOUBLE}, {text}, {_DOUBLE})"
-
-
-def _utc(moment: str) -> str:
-    """A timestamp as text in UTC: its microseconds since 1970, on a clock that has no zone."""
-    since = f"make_dt_interval(0, 0, 0, 0.000001) * unix_micros({moment})"
-    return f"cast(timestamp_ntz'1970-01-01' + {since} AS string)"

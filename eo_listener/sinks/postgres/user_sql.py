@@ -33,8 +33,9 @@ _KEPT: Final = ("row_factory", "cursor_factory", "server_cursor_factory", "prepa
 
 def ending(text: str) -> str | None:
     """Return the first word of `text` that would begin or end a transaction, None without one."""
-    for one in _SILENT.sub(lambda found: " " if found[0][0] in "-/" else "''", text).split(";"):
-        words = one.upper().split()
+    plain = _SILENT.sub(lambda match: " " if match[0][0] in "-/" else "''", text)
+    for statement in plain.split(";"):
+        words = statement.upper().split()
         if words and words[0] in _ENDS and not (words[0] == "ROLLBACK" and "TO" in words[1:3]):
             return words[0]
     return None

@@ -47,7 +47,7 @@ class Choice:
     connections: int | None
 
     @classmethod
-    def of(
+    def from_arguments(
         cls, *, write_method: str, atomicity: str, rows: int | None, connections: int | None
     ) -> Choice:
         """Check the arguments of a sink; raises SettingsError."""
@@ -61,10 +61,10 @@ class Choice:
                 fix='Remove write_method= or atomicity="partition"; executor_rows= sets the '
                 "number of rows from which the tasks write",
             )
-        for name, given, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
-            if given is not None and given < least:
+        for name, value, least in (("executor_rows", rows, 0), ("max_connections", connections, 1)):
+            if value is not None and value < least:
                 raise SettingsError(
-                    f"{name} must be at least {least}, got {given}", fix="Give a larger number"
+                    f"{name} must be at least {least}, got {value}", fix="Give a larger number"
                 )
         usual = TASK_ROWS if by_partition else STAGING_ROWS
         return cls(
@@ -85,7 +85,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """The obstacle to a write method, determined before it is needed; None if there is none.
+    """The obstacles to the write methods, determined before they are needed; None without one.
 
     `executors` prevents both methods of theirs, and may pass if it is `passing`; `staging`
     prevents the staging table.
@@ -117,8 +117,8 @@ def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
     nothing.
     """
     read, planned = (
-        {tp: offset_range for tp, offset_range in given if offset_range.start != offset_range.until}
-        for given in (ranges, plan.ranges().items())
+        {tp: offset_range for tp, offset_range in items if offset_range.start != offset_range.until}
+        for items in (ranges, plan.ranges().items())
     )
     return plan.counted is None and read == planned
 

@@ -22,7 +22,7 @@ from eo_listener.sinks.delta.batch_records import (
 )
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import in_doubt, taken_back
-from eo_listener.sinks.delta.ledger import TableLedger, TakenBackBy
+from eo_listener.sinks.delta.ledger import Rollback, TableLedger
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.testing.made_up_entries import HOSTILE
 
@@ -94,8 +94,8 @@ class Log:
         self.files[self.newest + 1] = lines("WRITE", transaction, userMetadata=record.text())
         return self.newest
 
-    def taken_back(self, query: str = "q") -> TakenBackBy | None:
-        return self.ledger().taken_back_by(self.newest, query)
+    def taken_back(self, query: str = "q") -> Rollback | None:
+        return self.ledger().rollback_of(self.newest, query)
 
     def state(self, query: str = "q") -> QueryState | None:
         """What a driver that has just been started finds."""
@@ -205,7 +205,7 @@ def test_heads_that_were_all_taken_back(log: Log, operation: str, fix: str) -> N
     at = log.add(operation, version=0)
     assert log.state() == QueryState(1, None)
     found = log.taken_back()
-    assert found == TakenBackBy(1, log.commit(at))
+    assert found == Rollback(1, log.commit(at))
     assert taken_back("delays", found, log.newest).fix == fix
 
 
@@ -214,16 +214,16 @@ def test_heads_that_were_taken_back_long_ago(log: Log, later: int) -> None:
     """By a commit that was cleaned, or is not looked for any more: it is said all the same."""
     first, _ = log.batch(), log.batch()
     restore = log.restore(first)
-    assert log.taken_back() == TakenBackBy(2, log.commit(restore))
+    assert log.taken_back() == Rollback(2, log.commit(restore))
     reader = log.ledger()
     assert reader.states(log.newest)["q"] == QueryState(2, first)
     for _ in range(later):
         log.add()
-    found = reader.taken_back_by(log.newest, "q")
+    found = reader.rollback_of(log.newest, "q")
     if later == 1:
         log.delete(restore)
-        found = reader.taken_back_by(log.newest, "q")
-    assert found == TakenBackBy(2, None)
+        found = reader.rollback_of(log.newest, "q")
+    assert found == Rollback(2, None)
     said = taken_back("delays", found, log.newest)
     assert "number 2 " in said.cause
     assert said.fix == ""

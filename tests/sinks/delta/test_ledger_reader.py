@@ -13,7 +13,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.connection import Connection
-from eo_listener.sinks.delta.ledger import TakenBackBy
+from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
 from eo_listener.spark.session.local_spark import LocalSpark
 from tests.sinks.chapters.lake import CommandsOnTables, TablesOfQueries
@@ -42,8 +42,8 @@ class OpenLog:
     def states(self) -> Mapping[str, QueryState]:
         return self._ledger.states(self.newest)
 
-    def taken_back_by(self, query: str) -> TakenBackBy | None:
-        return self._ledger.taken_back_by(self.newest, query)
+    def rollback_of(self, query: str) -> Rollback | None:
+        return self._ledger.rollback_of(self.newest, query)
 
 
 @pytest.fixture

@@ -51,11 +51,7 @@ def test_a_name_without_a_database_gets_one() -> None:
     """The one that it had first: USE changes no table under a query."""
 
     def reference(name: str) -> str:
-        none: Any = {"keys": (), "version_column": None, "delete_when": None, "partition_by": ()}
-        target = Target.of(
-            table=name, path=None, mode="append", new_columns=False, create=True, **none
-        )
-        return target.reference(None, "my db")
+        return Target(table=name).reference(None, "my db")
 
     assert reference("delays") == "`my db`.delays"
     assert reference("`de.lays`") == "`my db`.`de.lays`"

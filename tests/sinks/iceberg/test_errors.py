@@ -110,11 +110,11 @@ def test_a_batch_that_does_not_end_is_named_by_who_waits_for_it() -> None:
     first, second = (entry_of({}, {}, query=query) for query in ("slow", "flights"))
 
     def wait(session: Any) -> None:
-        with turns.of(session, second):
+        with turns.take(session, second):
             pass
 
     with ThreadPoolExecutor(1) as threads:
-        with turns.of(session(1), first):
+        with turns.take(session(1), first):
             held_up = threads.submit(wait, session(1)).exception()
             assert threads.submit(wait, session(2)).exception() is None
         assert threads.submit(wait, session(1)).exception() is None
@@ -140,7 +140,7 @@ def test_a_queue_that_moves_is_waited_for() -> None:
 
     turns._changed = Moving()
     turns._turns[1] = before.pop()
-    with turns.of(session(1), entry_of({}, {}, query="flights")):
+    with turns.take(session(1), entry_of({}, {}, query="flights")):
         assert before == []
 
 

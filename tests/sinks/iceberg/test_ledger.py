@@ -9,9 +9,8 @@ import pytest
 
 from eo_listener.errors import SinkError
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.iceberg.ledger import PublishedLedgers
+from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import new_branch
-from eo_listener.sinks.iceberg.published import Published
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
@@ -217,7 +216,7 @@ def test_a_snapshot_is_read_once(table: Table) -> None:
     for number in range(2, 9):
         table.write(number)
         assert reader.published(table, QUERY).ledger == ledger(number)
-    assert len(reader._known) + len(reader._before) < 5
+    assert len(reader._snapshots) + len(reader._snapshots_before) < 5
 
 
 def test_a_rollback_is_not_hidden_by_expiry(table: Table) -> None:

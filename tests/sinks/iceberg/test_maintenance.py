@@ -141,7 +141,7 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
     monkeypatch.setattr(maintenance, "session", lambda *_: session)
     monkeypatch.setattr(maintenance, "find", lambda *_: Table(session.asked))
     steps = maintain_iceberg("lake.`d``b`.`it's`", execute=execute)
-    assert [one.found.split(" are ")[0] for one in steps] == [
+    assert [one.reason.split(" are ")[0] for one in steps] == [
         "4 data files, 1.0 MB each on average",
         "2 position delete files",
         "7 manifests",
@@ -154,7 +154,7 @@ def test_what_is_asked_and_what_is_done(monkeypatch: pytest.MonkeyPatch, execute
     assert called[:-1] == (CHANGING if execute else [])
     snapshots = next(text for text in session.asked if ".snapshots" in text)
     assert session.asked.index("branches") < session.asked.index(snapshots)  # others commit
-    assert steps[3].kept is not None
+    assert steps[3].retention is not None
     assert f"DROP BRANCH {OURS}" in str(steps[3])
     assert [one.result for one in steps] == (
         [{"done": 3}] * 4 + [{"removed_files_count": 2}] if execute else [None] * 5

@@ -136,7 +136,7 @@ PLANTED: dict[str, tuple[Plant, Callable[..., None]]] = {
         partial(proofs.test_what_a_dead_driver_left_is_dropped, point="sink.begun", appends=True),
     ),
     "published_by_name_after_a_reset": (
-        instead(IcebergTable, "_begun", lambda self, at: self._table.newTransaction()),
+        instead(IcebergTable, "_begin", lambda self, at: self._table.newTransaction()),
         partial(proofs.test_a_rollback_right_before_stays, appends=True),
     ),
     "published_on_any_metadata": (
@@ -172,7 +172,7 @@ PLANTED: dict[str, tuple[Plant, Callable[..., None]]] = {
         partial(wrong_places.test_a_batch_that_is_cherry_picked, appends=True),
     ),
     "never_looked_after_a_refusal": (
-        instead(publication.Publication, "_is_made", lambda _: False),
+        instead(publication.Publication, "_is_committed", lambda _: False),
         refused_and_made,
     ),
 }

@@ -82,7 +82,7 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
     ) -> None:
         """Its files behind the other commit, or its branch in the place of it."""
         monkeypatch.setattr(Publication, "_check_valid", lambda *_: None)
-        monkeypatch.setattr(Publication, "_moved", (files_added_again, main_replaced)[plant])
+        monkeypatch.setattr(Publication, "_move_main", (files_added_again, main_replaced)[plant])
         with pytest.raises(AssertionError):
             self.check_recomputed()
 

@@ -207,7 +207,7 @@ def laid(
             name: Existing(base=base, element=None, modifier=-1, type_name=base)
             for name, base in existing.items()
         }
-    return ColumnLayout.of(schema, there, target, direct=direct)
+    return ColumnLayout.from_schema(schema, there, target, direct=direct)
 
 
 TELLING = {"topic": "text", "partition": "int4", "offset": "int8"}

@@ -205,7 +205,7 @@ def test_a_part_of_a_column_is_spelt_as_the_whole() -> None:
         ([1, 2, None, 4], Encoding.PLAIN, b"2\n\\N\n4\n"),
     ):
         rows = pa.record_batch({"c": pa.array(values)}).slice(1)
-        assert bytes(Lines.of(rows, [("c", column_format(encoding))]).text()) == text
+        assert bytes(Lines.from_batch(rows, [("c", column_format(encoding))]).text()) == text
 
 
 @dataclass

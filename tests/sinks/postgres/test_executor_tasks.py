@@ -83,7 +83,7 @@ def batches() -> list[pa.RecordBatch]:
 
 def task_of(sink: PostgresSink) -> PartitionTask:
     entry = next_entry(sink)  # which makes the ledger
-    layout = ColumnLayout.of(SCHEMA, None, sink._target, direct=True)
+    layout = ColumnLayout.from_schema(SCHEMA, None, sink._target, direct=True)
     writer = replace(sink._writer(QUERY), alone=False)
     return PartitionTask(writer=writer, layout=layout, entries={0: entry})
 
@@ -273,8 +273,7 @@ def test_a_task_waits_for_a_free_connection(db: Database) -> None:
 @pytest.mark.parametrize("again", [True, False])
 def test_what_a_task_tells_comes_back_as_it_was(again: bool) -> None:
     """Whether a connection may come later travels with the error."""
-    told = NoConnectionError.of(SettingsError("p", cause="c", fix="f"), again=again)  # type: ignore[arg-type]  # any of ours
-    columns = TaskResult(task=1, attempt=2, failure=told).row()
-    back = TaskResult.of({name: value[0] for name, value in columns.items()}).failure
+    told = NoConnectionError.from_error(SettingsError("p", cause="c", fix="f"), again=again)  # type: ignore[arg-type]  # any of ours
+    back = TaskResult.decode(TaskResult(task=1, attempt=2, failure=told).encode()).failure
     assert isinstance(back, NoConnectionError)
     assert (back.again, back.problem, back.cause, back.fix) == (again, "p", "c", "f")

@@ -50,7 +50,7 @@ NO_RANGES = SettingsError("a task reads several partitions", cause="a shuffle", 
 
 def choice(**given: Any) -> Choice:
     known = {"write_method": "auto", "atomicity": "batch", "rows": None, "connections": None}
-    return Choice.of(**{**known, **given})
+    return Choice.from_arguments(**{**known, **given})
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_connections_that_failed_may_come_again(
     """Not with the same batch, which is repeated, but a minute later."""
     one = stage(**TASKS)
     assert one.method().method is BY_TASKS
-    error = NoConnectionError.of(SinkError("full"), again=again)
+    error = NoConnectionError.from_error(SinkError("full"), again=again)
     assert one.choosing.fall_back_to_driver(error, "table delays")
     assert one.method().method is DRIVER
     clock[0] += 61
