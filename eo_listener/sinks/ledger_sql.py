@@ -119,7 +119,7 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def moved_by(self, query_id: str) -> Statement:
-        """Read all heads that a query id has moved last; `moved` reads the answer."""
+        """Read all heads that a query id has moved last; `moved_heads` reads the answer."""
         every = self.all_heads().text
         return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
@@ -218,7 +218,7 @@ class LedgerSql:
         )
         return Statement(text, (*new, *old))
 
-    def renamed(
+    def add_rename(
         self, key: LedgerKey, heads: Mapping[TopicPartition, Head], word: str, now: datetime
     ) -> Many:
         """Write down that the heads were renamed, an empty range for each; `word` is the verdict.
@@ -325,7 +325,7 @@ def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
     )
 
 
-def moved(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+def moved_heads(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
     """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `read_ledger_row` does."""
     return {key: dict(ledger.heads) for key, ledger in stored_ledgers(rows).items()}
 

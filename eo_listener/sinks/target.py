@@ -31,17 +31,21 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The destination of rows, and their mode. With `apply`, `table` only names the sink in the
-    ledger.
-    """
+    """The destination of rows, and their mode."""
 
+    #: With `apply` it only names the sink in the ledger.
     table: str
     mode: Mode
+    #: The columns that identify a row, for Mode.UPSERT.
     keys: tuple[str, ...]
+    #: Of two rows with the same key, the one with the greater version is newer.
     version_column: str | None
+    #: A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
     delete_when: str | None
     apply: tuple[str, ...] | Function | None
+    #: Whether the sink may create its tables.
     create: bool
+    #: The table of the dead letters.
     dead_letters: str | None
     limit: DeadLetterLimit
 

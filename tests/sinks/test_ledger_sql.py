@@ -13,7 +13,7 @@ import pytest
 from eo_listener.errors import FormatError
 from eo_listener.model.ledger import Entry, Head, LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerSql, moved
+from eo_listener.sinks.ledger_sql import LedgerSql, moved_heads
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 
 LEDGER = LedgerSql(placeholder="?", moment="text")
@@ -49,13 +49,13 @@ def test_what_a_query_id_has_moved_is_read(connection: sqlite3.Connection) -> No
     put(connection, entry)
     put(connection, replace(entry, query="renamed"))
     put(connection, replace(entry, query="foreign", query_id="another"))
-    assert moved(connection.execute(*LEDGER.moved_by(entry.query_id))) == {
+    assert moved_heads(connection.execute(*LEDGER.moved_by(entry.query_id))) == {
         LedgerKey("s", QUERY): heads_of(entry),
         LedgerKey("s", "renamed"): heads_of(entry),
     }
     connection.execute("UPDATE eo_ledger SET format = 2")
     with pytest.raises(FormatError, match="newer"):
-        moved(connection.execute(*LEDGER.moved_by(entry.query_id)))
+        moved_heads(connection.execute(*LEDGER.moved_by(entry.query_id)))
 
 
 def test_the_history_is_bounded(connection: sqlite3.Connection) -> None:

@@ -49,24 +49,27 @@ _RIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The facts of one sink and query for the texts of errors.
-
-    `sources` are the topics of the batch's offsets, if a group is moved with it; `fences` is True
-    if the sink has transactions.
-    """
+    """The facts of one sink and query for the texts of errors."""
 
     label: str
     servers: str
+    #: The client's name in ACLs; None if it cannot be known here.
     principal: str | None
     transactional_id: str
+    #: The topics of the rows, and that of the dead letters.
     topics: tuple[str, ...]
+    #: The ledger's topic.
     ledger: str
+    #: The consumer group that is moved with each batch.
     group: str | None
+    #: In seconds.
     transaction_timeout: float
+    #: The topics of the batch's offsets, if a group is moved with it.
     sources: tuple[str, ...] = ()
+    #: True if the sink has transactions.
     fences: bool = True
 
-    def translated(self, error: KafkaError) -> EoListenerError:
+    def translate(self, error: KafkaError) -> EoListenerError:
         """Return the error to raise if nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
@@ -109,8 +112,8 @@ class Explanation:
         fix = error.fix or "See the Kafka error name"
         return error.as_kind(SinkError, label=self.label, fix=fix)
 
-    def outlived(self) -> SinkError:
-        """The broker has ended the transaction for its age."""
+    def timeout_error(self) -> SinkError:
+        """Return the error for a transaction that the broker has ended for its age."""
         return SinkError(
             f"{self.label}: the batch took longer than "
             f"transaction_timeout={self.transaction_timeout:g} s, and Kafka aborted the "
@@ -120,13 +123,13 @@ class Explanation:
             "(15 minutes by default), or write smaller batches (maxOffsetsPerTrigger)",
         )
 
-    def fenced(self, entry: Entry) -> ForeignWriterError:
-        """Another producer has taken the transactional id."""
+    def fenced_error(self, entry: Entry) -> ForeignWriterError:
+        """Return the error for a transactional id that another producer has taken."""
         reason = f"another producer has taken over transactional id {self.transactional_id!r}"
         return foreign_writer(self.label, entry, reason, entry.moves)
 
-    def unknown(self, error: KafkaError) -> OutcomeUnknownError:
-        """The commit was not confirmed."""
+    def unknown_outcome(self, error: KafkaError) -> OutcomeUnknownError:
+        """Return the error for a commit that was not confirmed."""
         write = "the commit of the transaction" if self.fences else "the ledger's record of a batch"
         return OutcomeUnknownError(
             f"{self.label}: {write} was not confirmed ({error.code}), so the batch may have been "
@@ -135,10 +138,10 @@ class Explanation:
             fix="Restart the query: a batch that was written is not written twice",
         )
 
-    def locked(
+    def locked_error(
         self, partition: int, offset: int, owner: str | None, waited: float
     ) -> SinkLockedError:
-        """The ledger cannot be read to its end."""
+        """Return the error for a ledger that cannot be read to its end."""
         by = "an unknown producer" if owner is None else repr(owner)
         return SinkLockedError(
             f"{self.label}: cannot read partition {partition} of the ledger's topic "
@@ -149,8 +152,8 @@ class Explanation:
             f"see eo-listener txn list -b {self.servers} --topic {self.ledger}",
         )
 
-    def too_large(self, size: int, error: TooLargeError) -> SettingsError:
-        """The ledger's record of a batch cannot be sent, and the next one could not either."""
+    def size_error(self, size: int, error: TooLargeError) -> SettingsError:
+        """Return the error for a record of the ledger that is too large to be sent."""
         return SettingsError(
             f"{self.label}: the ledger's record of a batch has {size:,} bytes: {error}",
             cause="it holds the offsets of each partition of the source and the targets",

@@ -95,9 +95,9 @@ class ExecutorWriter:
             with suppress(KafkaError):  # a JVM that does not answer forgets it with its end
                 self._transactions.close_batch(batch)
         refuse_errors(reports)
-        for reason, count in sorted(refused_rows(reports).items(), reverse=True):
+        for reason, count in sorted(refusal_counts(reports).items(), reverse=True):
             raise PoisonRowError(
-                refused(begun.dead_letters.label, reason, count),
+                refusal_text(begun.dead_letters.label, reason, count),
                 cause="such a row fails its batch; nothing was written",
                 fix='Filter such rows out, or name a topic for them, dead_letters="...", with '
                 'write_method="driver"',
@@ -209,11 +209,11 @@ def refuse_errors(reports: Sequence[TaskReport]) -> None:
             raise failure(f"writing in task {report.partition_id}", report.error)
 
 
-def refused(label: str, reason: int, count: int) -> str:
+def refusal_text(label: str, reason: int, count: int) -> str:
     """Say which rows were not sent, by the shim's number of the reason."""
     return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
 
 
-def refused_rows(reports: Sequence[TaskReport]) -> Counter[int]:
+def refusal_counts(reports: Sequence[TaskReport]) -> Counter[int]:
     """How many rows were not sent, by the shim's number of the reason."""
     return sum((Counter(report.refused) for report in reports), Counter[int]())

@@ -117,7 +117,7 @@ class LedgerTopic:
         if blocking is not None:
             owner = ledger.owner(blocking.key)
             transactional_id = None if owner is None else sink_transactional_id(*owner)
-            raise explain.locked(
+            raise explain.locked_error(
                 blocking.partition, blocking.offset, transactional_id, self._access.timeout
             )
         self.partitions = reading.partitions

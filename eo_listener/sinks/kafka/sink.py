@@ -155,7 +155,7 @@ class KafkaSink:
         try:
             return self._connected().heads.heads(query, explain, fenced=False)
         except KafkaError as error:
-            raise explain.translated(error) from error
+            raise explain.translate(error) from error
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read the heads that `query_id` has moved in this ledger."""
@@ -163,7 +163,7 @@ class KafkaSink:
         try:
             return self._connected().heads.moved_by(query_id, explain)
         except KafkaError as error:
-            raise explain.translated(error) from error
+            raise explain.translate(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` and `entry`: in one transaction, if the sink has them."""
@@ -206,7 +206,7 @@ class KafkaSink:
                     entry=entry,
                 )
         except KafkaError as error:
-            raise explain.translated(error) from error
+            raise explain.translate(error) from error
         return batch.write()
 
     def close(self) -> None:

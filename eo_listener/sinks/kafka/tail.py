@@ -113,7 +113,7 @@ def records_error(
     return TargetRecordsError(
         f"{label}: batch {entry.batch_id} is not written, since {where} the target has "
         f"{'; '.join(map(describe, wrong))}",
-        ranges=around(records.ranges for records in wrong),
+        ranges=enclosing(records.ranges for records in wrong),
         cause=cause,
         fix=fix,
     )
@@ -125,7 +125,7 @@ def describe(records: UnexpectedRecords) -> str:
     return f"{records.count} {records.kind.value} (within {places})"
 
 
-def around(
+def enclosing(
     mappings: Iterable[Mapping[TopicPartition, OffsetRange]],
 ) -> dict[TopicPartition, OffsetRange]:
     """One range for each partition, around all of its ranges."""

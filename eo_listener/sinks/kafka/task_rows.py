@@ -38,9 +38,9 @@ from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.catalog import Targets
 from eo_listener.sinks.kafka.driver_writer import explained
 from eo_listener.sinks.kafka.executor_writer import (
+    refusal_counts,
+    refusal_text,
     refuse_errors,
-    refused,
-    refused_rows,
     task_reports,
 )
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, around_values
@@ -155,7 +155,7 @@ class TaskRows:
         ended at their first attempt.
         """
         reports = self._written(target, existing)
-        skipped = refused_rows(reports)[PRESENT]
+        skipped = refusal_counts(reports)[PRESENT]
         remaining = {} if skipped == len(existing) else self.absent(existing)
         if skipped + len(remaining) != len(existing):
             raise SinkError(
@@ -204,13 +204,13 @@ class TaskRows:
         )
 
     def _refuse_rows(self, reports: Sequence[TaskReport]) -> None:
-        counts = refused_rows(reports)
+        counts = refusal_counts(reports)
         counts.pop(PRESENT, None)
         for reason, count in sorted(counts.items(), reverse=True):
             if reason == TWICE:
                 raise _twice(self._label, self.identity, count)
             raise PoisonRowError(
-                refused(self._label, reason, count),
+                refusal_text(self._label, reason, count),
                 cause="such a row fails its batch; rows already written stay, and are not "
                 "written again",
                 fix="Filter such rows out in the transform",

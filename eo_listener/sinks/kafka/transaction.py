@@ -311,14 +311,14 @@ class BatchTransaction:
         except KafkaError as error:
             if self._committing:
                 if not is_fenced(error):
-                    raise explain.unknown(error) from error
+                    raise explain.unknown_outcome(error) from error
                 if self._is_written(error):
                     return self._applied()
             if self._producer is not None and self._producer.outlived:
-                raise explain.outlived() from error
+                raise explain.timeout_error() from error
             if is_fenced(error):
-                raise explain.fenced(self.entry) from error
-            raise explain.translated(error) from error
+                raise explain.fenced_error(self.entry) from error
+            raise explain.translate(error) from error
         finally:
             self.writer.close()
         fault_point("sink.committed")
@@ -377,7 +377,7 @@ class BatchTransaction:
             try:
                 producer.send(self.heads.name, record.value, key=record.key, partition=partition)
             except TooLargeError as error:
-                raise self.target.explain.too_large(len(record.value), error) from error
+                raise self.target.explain.size_error(len(record.value), error) from error
         for key in unfenced:
             producer.send(self.heads.name, None, key=key.encode(), partition=partition)
         producer.flush(self.target.access.timeout)
@@ -396,7 +396,7 @@ class BatchTransaction:
         self._targets.refuse_changed(self._describe_topics(), label=self.target.explain.label)
         described = self.writer.describe(begun)
         if described is not None and described.state != ONGOING and self._open_producer().outlived:
-            raise self.target.explain.outlived()
+            raise self.target.explain.timeout_error()
         return described
 
     def commit(self) -> None:
@@ -456,7 +456,7 @@ class BatchTransaction:
         try:
             heads = self.heads.heads(entry.query, explain, fenced=False)
         except (KafkaError, SinkError) as unread:
-            raise explain.unknown(error) from unread
+            raise explain.unknown_outcome(error) from unread
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
     def _describe_topics(self) -> Targets:

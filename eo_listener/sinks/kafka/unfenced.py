@@ -51,8 +51,8 @@ from eo_listener.sinks.kafka.tail import (
     Findings,
     Tail,
     TailRecord,
-    around,
     describe,
+    enclosing,
     judge_tail,
     records_error,
     size_of,
@@ -214,7 +214,7 @@ def begin(
         name: ends if _is_same(ends, logs[name]) else TargetEnds(logs[name].id, {})
         for name, ends in since.items()
     }
-    remaining = around((before.remaining, moves))
+    remaining = enclosing((before.remaining, moves))
     ids = {**before.topic_ids, **record.topic_ids}
     return replace(
         record,
@@ -401,9 +401,9 @@ def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
     return log is not None and _alike(stored.id, log.id)
 
 
-def _alike(known: str | None, now: str | None) -> bool:
+def _alike(stored_id: str | None, current_id: str | None) -> bool:
     """Return True if both may be ids of one topic; None stands for an id that is not known."""
-    return known is None or now is None or known == now
+    return stored_id is None or current_id is None or stored_id == current_id
 
 
 def _readable(ranges: Ranges, logs: Logs) -> dict[TopicPartition, OffsetRange]:
@@ -452,7 +452,7 @@ class UnfencedBatch:
         try:
             applied = write_unfenced(self, self.entry, facts)
         except KafkaError as error:
-            raise explain.translated(error) from error
+            raise explain.translate(error) from error
         finally:
             if self._producer is not None:
                 self._producer.leave()
@@ -542,7 +542,7 @@ class UnfencedBatch:
         try:
             self._open_producer().flush(self.target.access.timeout)
         except KafkaError as error:
-            raise explain.unknown(error) from error
+            raise explain.unknown_outcome(error) from error
 
     @property
     def _writer(self) -> str:
@@ -567,7 +567,7 @@ class UnfencedBatch:
         try:
             self._open_producer().send(self.heads.name, value, key=key, partition=self._partition)
         except TooLargeError as error:
-            raise self.target.explain.too_large(len(value or b""), error) from error
+            raise self.target.explain.size_error(len(value or b""), error) from error
         self._sent += 1
 
     def _refuse_foreign_records(self) -> None:

@@ -20,7 +20,7 @@ from eo_listener.sinks.ledger_sql import (
     LedgerRow,
     LedgerSql,
     Statement,
-    moved,
+    moved_heads,
     now_text,
     quoted,
     read_ledger_row,
@@ -196,7 +196,7 @@ class Ledger:
         self, link: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Read all heads that `query_id` has moved last, of any sink and query."""
-        return moved(run(link, self._sql().moved_by(query_id)).fetchall())
+        return moved_heads(run(link, self._sql().moved_by(query_id)).fetchall())
 
     def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry` and compare them; `check_held` reads the answer.

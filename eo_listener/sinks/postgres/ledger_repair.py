@@ -92,7 +92,7 @@ class PostgresLedgerRepair:
             run(link, self._sql.rename(HISTORY, rename.old, rename.new))
             run(link, self._sql.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
-            run_many(link, self._sql.renamed(rename.new, rename.heads, rename.verdict, now))
+            run_many(link, self._sql.add_rename(rename.new, rename.heads, rename.verdict, now))
 
         self._transact(change)
 

@@ -170,8 +170,9 @@ def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -
     """
     if is_busy(error):
         return lock_error(path, waited)
-    known = {**_KNOWN, **_UNREADABLE} if reads else _KNOWN
-    cause, fix = next((known[part] for part in known if part in str(error).lower()), (None, None))
+    explanations = {**_KNOWN, **_UNREADABLE} if reads else _KNOWN
+    parts = (part for part in explanations if part in str(error).lower())
+    cause, fix = next((explanations[part] for part in parts), (None, None))
     if reads or cause is not None:
         verb = "read" if reads else "use"
         return SinkError(f"cannot {verb} {path}: {error}", cause=cause, fix=fix)

@@ -11,7 +11,7 @@ from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerRow,
     LedgerSql,
-    moved,
+    moved_heads,
     read_ledger_row,
     rows_changed,
 )
@@ -66,7 +66,7 @@ class Ledger:
         self, connection: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Read all heads that `query_id` has moved last, of any sink and query."""
-        return moved(connection.execute(*SQL.moved_by(query_id)))
+        return moved_heads(connection.execute(*SQL.moved_by(query_id)))
 
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.

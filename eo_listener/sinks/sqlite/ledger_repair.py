@@ -57,7 +57,7 @@ class SqliteLedgerRepair:
             connection.execute(*SQL.rename(HISTORY, rename.old, rename.new))
             connection.execute(*SQL.rename(HEADS, rename.old, rename.new))
             now = datetime.now(timezone.utc)
-            connection.executemany(*SQL.renamed(rename.new, rename.heads, rename.verdict, now))
+            connection.executemany(*SQL.add_rename(rename.new, rename.heads, rename.verdict, now))
 
         self._transact(change)
 

@@ -243,7 +243,7 @@ ID = "--transactional-id eo-listener/delays/flights"
 )
 def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says: str) -> None:
     """The error says whether a repetition may solve it, and if not what to do."""
-    translated = EXPLAIN.translated(error(code))
+    translated = EXPLAIN.translate(error(code))
     assert type(translated) is kind
     assert says in str(translated)
 
@@ -251,13 +251,13 @@ def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says
 def test_dead_letters_are_named_if_they_are_possible() -> None:
     """Without transactions a sink refuses them."""
     for fences in (True, False):
-        translated = replace(EXPLAIN, fences=fences).translated(error("MSG_SIZE_TOO_LARGE"))
+        translated = replace(EXPLAIN, fences=fences).translate(error("MSG_SIZE_TOO_LARGE"))
         assert ("dead letter" in str(translated)) is fences
 
 
 def test_rights_on_the_ledgers_topic() -> None:
     """The ACLs named are those to create, describe, read and write it, in Kafka's own names."""
-    text = str(EXPLAIN.translated(error("TOPIC_AUTHORIZATION_FAILED")))
+    text = str(EXPLAIN.translate(error("TOPIC_AUTHORIZATION_FAILED")))
     words = shlex.split(text.partition("cluster: ")[2].split("; ")[0])
     operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
     assert operations == ["Read", "Write", "Create", "DescribeConfigs"]
@@ -265,13 +265,13 @@ def test_rights_on_the_ledgers_topic() -> None:
 
 
 def test_an_error_at_the_commit_is_of_unknown_outcome() -> None:
-    assert isinstance(EXPLAIN.unknown(error("_TIMED_OUT")), OutcomeUnknownError)
+    assert isinstance(EXPLAIN.unknown_outcome(error("_TIMED_OUT")), OutcomeUnknownError)
 
 
 @pytest.mark.parametrize("transactional_id", ["eo-listener/a/b", None])
 def test_an_open_transaction_is_named(transactional_id: str | None) -> None:
     """By its transactional id if that is known; and how to see it."""
-    locked = EXPLAIN.locked(3, 17, transactional_id, 30)
+    locked = EXPLAIN.locked_error(3, 17, transactional_id, 30)
     assert isinstance(locked, SinkLockedError)
     for text in ("partition 3", "offset 17", transactional_id or "", "txn list -b host:9092 --t"):
         assert text in str(locked)
