@@ -78,10 +78,10 @@ class ManyGroups:
         try:
             return self._process.call(ask, *arguments)
         except BrokenProcessPool as error:
-            failed = self._failure("reading groups", "_DESTROY")
+            failure = self._failure("reading groups", "_DESTROY")
             raise KafkaError(
-                f"{failed.problem}: the process that reads them has ended",
-                code=failed.code,
+                f"{failure.problem}: the process that reads them has ended",
+                code=failure.code,
                 cause="librdkafka may end it while a broker restarts",
                 fix="Wait for the next reading, which starts another process; if that ends "
                 "too, check the options",

@@ -95,15 +95,15 @@ _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """The constant parts of a running query.
-
-    `streams` (those of Kafka), `not_kafka` and `options` go by the source's index.
-    """
+    """The constant parts of a running query."""
 
     query: RunningQuery
     streams: Mapping[int, Any]
+    """The streams of Kafka, by the source's index."""
     not_kafka: Mapping[int, Any]
+    """The other streams, by the source's index."""
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
+    """The reader options of the Kafka sources, by the source's index."""
     stateful: bool
     deterministic: bool
     checkpoint: str
