@@ -24,7 +24,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.errors import few
-from eo_listener.model.ledger import Head, LedgerKey, TakenBack
+from eo_listener.model.ledger import Head, LedgerKey, TableRollback
 from eo_listener.model.ledger_place import literal
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -169,12 +169,14 @@ class _LedgerCheck:
                 "were deleted with it",
                 fix=self._advice.begin_from(ledger),
             )
-        if ledger.begun is not None:
+        if ledger.unfinished_batch is not None:
             yield PositionFindingKind.BATCH_BEGUN.finding(
-                severity=Severity.NOTE if self._is_at_work(ledger.begun) else Severity.WARNING,
+                severity=Severity.NOTE
+                if self._is_at_work(ledger.unfinished_batch)
+                else Severity.WARNING,
                 about=self.about,
-                what=f"batch {ledger.begun} was begun and not finished: the target may hold "
-                "part of its rows",
+                what=f"batch {ledger.unfinished_batch} was begun and not finished: the target may "
+                "hold part of its rows",
                 cause="the driver is writing it, or ended while writing it; this sink has no "
                 "transactions",
                 fix="restart the query with its checkpoint: it finishes that batch first",
@@ -199,7 +201,7 @@ class _LedgerCheck:
 
     def _was_taken_back(self, severity: Severity) -> Findings:
         """Describe a table that was rolled back; a note if the checkpoint is no further."""
-        back = self._ledger.taken_back
+        back = self._ledger.rollback
         if back is not None:
             yield PositionFindingKind.LEDGER_TAKEN_BACK.finding(
                 severity=severity,
@@ -208,7 +210,7 @@ class _LedgerCheck:
                 fix=self._to_undo(back),
             )
 
-    def _to_undo(self, back: TakenBack) -> str:
+    def _to_undo(self, back: TableRollback) -> str:
         """Undo it, if a command can; or begin at the ledger's position, or with an empty table."""
         restart = FROM_EARLIEST
         if self._ledger.heads:
@@ -279,7 +281,7 @@ class _LedgerCheck:
             and until > began.get(tp, 0)
             and tp not in self._incomparable
         }
-        back = self._ledger.taken_back
+        back = self._ledger.rollback
         if lacking:
             yield PositionFindingKind.LEDGER_LACKS.finding(
                 self.about,
@@ -302,7 +304,7 @@ class _LedgerCheck:
         }
         if not behind:
             return
-        gone, back = self._deleted(behind), self._ledger.taken_back
+        gone, back = self._deleted(behind), self._ledger.rollback
         rest = f", of which Kafka has deleted up to {size(gone.values()):,}" if gone else ""
         yield PositionFindingKind.LEDGER_BEHIND.finding(
             self.about,

@@ -16,7 +16,7 @@ from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.ledger import Head, LedgerKey, TakenBack
+from eo_listener.model.ledger import Head, LedgerKey, TableRollback
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 Ends = Mapping[TopicPartition, int]
@@ -116,9 +116,9 @@ class LedgerPositions:
     #: Offsets that two batches have.
     repeated: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=_none)
     #: A batch that was begun and not finished, by a sink without transactions.
-    begun: int | None = None
+    unfinished_batch: int | None = None
     #: The rollback of the table, and of the ledger with it.
-    taken_back: TakenBack | None = None
+    rollback: TableRollback | None = None
     #: The topics that hold the rows, apart from the ledger.
     targets: tuple[str, ...] = ()
     #: The targets that were deleted or recreated since.

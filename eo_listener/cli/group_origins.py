@@ -134,7 +134,7 @@ class OriginOptions:
         }
         every = with_heads or {key: stored.heads for key, stored in ledgers.items()}
         key = choose_key(every, label, self.sink, self.query)
-        heads, back = ledgers[key].heads, ledgers[key].taken_back
+        heads, back = ledgers[key].heads, ledgers[key].rollback
         if back is not None and not heads:
             raise SettingsError(
                 f"{label} no longer has offsets of query {key.query!r}",

@@ -487,10 +487,10 @@ def _print(label: str, ledgers: _Found) -> None:
     for key, (ledger, history) in ledgers.items():
         out.print()
         print_line(out, f"sink {key.sink}, query {key.query!r}")
-        if ledger.begun is not None:
-            out.print(named(f"batch {ledger.begun} was begun and is not finished"))
-        if ledger.taken_back is not None:
-            back = ledger.taken_back
+        if ledger.unfinished_batch is not None:
+            out.print(named(f"batch {ledger.unfinished_batch} was begun and is not finished"))
+        if ledger.rollback is not None:
+            back = ledger.rollback
             print_line(out, f"{back.cause}. Fix: {back.fix}" if back.fix else back.cause)
         if ledger.heads:
             out.print(_table_of_heads(ledger))
@@ -547,8 +547,8 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
         "ledgers": [
             {
                 **key._asdict(),
-                "begun": ledger.begun,
-                "taken_back": ledger.taken_back and ledger.taken_back._asdict(),
+                "begun": ledger.unfinished_batch,
+                "taken_back": ledger.rollback and ledger.rollback._asdict(),
                 "heads": [
                     {
                         **tp._asdict(),

@@ -90,7 +90,7 @@ class LedgerChoice:
         read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
         reading = {key for key in keys if every[key].heads.keys() & read}
         # Of a table that was taken back to before its first batch nothing says whose it is.
-        emptied = {key for key in keys if every[key].taken_back and not every[key].heads}
+        emptied = {key for key in keys if every[key].rollback and not every[key].heads}
         return reading or (emptied if len(emptied) == 1 else set())
 
     def _moved(self, every: _Ledgers) -> set[LedgerKey]:
@@ -129,8 +129,8 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
         gaps={tp: tuple(ranges) for tp, ranges in history.gaps.items()},
         missing={tp: tuple(ranges) for tp, ranges in history.missing.items()},
         repeated={tp: tuple(ranges) for tp, ranges in history.repeated.items()},
-        begun=ledger.begun,
-        taken_back=ledger.taken_back,
+        unfinished_batch=ledger.unfinished_batch,
+        rollback=ledger.rollback,
         targets=ledger.targets,
         replaced=ledger.replaced,
     )

@@ -76,8 +76,8 @@ class AppliedBatch:
     applied_at: str
 
 
-class TakenBack(NamedTuple):
-    """That a table was taken back to before later batches, and its ledger with it.
+class TableRollback(NamedTuple):
+    """A table was rolled back to before later batches, and its ledger with it.
 
     `cause` names the operation, `fix` the command that undoes it; empty if no command does.
     """
@@ -96,9 +96,9 @@ class StoredLedger:
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
     moved_at: Mapping[TopicPartition, str]
-    begun: int | None = None
+    unfinished_batch: int | None = None
     """A batch that a sink without transactions has begun and not finished."""
-    taken_back: TakenBack | None = None
+    rollback: TableRollback | None = None
     newest_only: bool = False
     """True if the history is that of the newest batches: it may lack the first batch of a partition
     and batches with a gap.

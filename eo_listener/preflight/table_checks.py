@@ -159,8 +159,8 @@ def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
 
 
 def _ledger(about: str, query: str, stored: StoredLedger) -> CheckFinding:
-    if stored.taken_back is not None:
-        cause, fix = stored.taken_back
+    if stored.rollback is not None:
+        cause, fix = stored.rollback
         restart = (
             f'starting_offsets(ledger=sink, query="{query}", bootstrap_servers=...) with a new '
             "checkpointLocation reads those offsets again"

@@ -194,20 +194,20 @@ def plan_acceptance(
 
 def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
     """Raise InUseError if a ledger's heads alone do not describe its table."""
-    if ledger.begun is not None:
+    if ledger.unfinished_batch is not None:
         raise InUseError(
-            f"batch {ledger.begun} of query {ledger.key.query!r} was begun in {label} and is not "
-            "finished",
+            f"batch {ledger.unfinished_batch} of query {ledger.key.query!r} was begun in {label} "
+            "and is not finished",
             cause="the query is running, or its driver died in that batch; some of its rows "
             "may exist",
             fix="Start the query as before until that batch is applied, then stop it",
         )
-    if ledger.taken_back is not None:
+    if ledger.rollback is not None:
         raise InUseError(
             f"{label} was rolled back to before later batches of query {ledger.key.query!r}: "
-            f"{ledger.taken_back.cause}",
+            f"{ledger.rollback.cause}",
             cause="a repair would make it impossible to undo that",
-            fix=ledger.taken_back.fix or "Let the query write its next batch first",
+            fix=ledger.rollback.fix or "Let the query write its next batch first",
         )
 
 

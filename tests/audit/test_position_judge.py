@@ -21,7 +21,7 @@ from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Po
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.ledger import LedgerKey, TakenBack
+from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from tests.audit.made_up import (
@@ -144,7 +144,7 @@ RECREATED = logged(log(topic_id="B")) | DONE | grouped(70) | stored(ledger(50))
         (DONE | stored(ledger(60), ledger(50, key=SECOND)), Kind.LEDGER_BEHIND, []),
         (STUCK, Kind.SINKS_DIFFER, []),
         # Of a sink without transactions: only its own query can finish it.
-        (stored(ledger(60, begun=5)), Kind.BATCH_BEGUN, []),
+        (stored(ledger(60, unfinished_batch=5)), Kind.BATCH_BEGUN, []),
         # Without a checkpoint the ledger, or the group, says where the query goes on.
         (logged(log(start=10)) | grouped(5), Kind.RETENTION, ["flights-0 5..10"]),
         (logged(log(start=10)) | stored(ledger(5)), Kind.RETENTION, ["flights-0 5..10"]),
@@ -297,7 +297,7 @@ def test_a_group_ahead_of_the_ledger_alone() -> None:
     assert "follow" not in found.fix
 
 
-BACK = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
+BACK = TableRollback("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
 REPLACED = BACK._replace(fix="")
 
 
@@ -309,9 +309,9 @@ REPLACED = BACK._replace(fix="")
         ([], REPLACED, Kind.LEDGER_LACKS),  # no command undoes it
     ],
 )
-def test_a_table_that_was_taken_back(heads: list[int], back: TakenBack, kind: Kind) -> None:
+def test_a_table_that_was_taken_back(heads: list[int], back: TableRollback, kind: Kind) -> None:
     """What was done and the command that undoes it come first, then the way to begin again."""
-    found = only(judged(done(90) | stored(ledger(*heads, taken_back=back))))
+    found = only(judged(done(90) | stored(ledger(*heads, rollback=back))))
     assert (found.kind, found.cause) == (kind, back.cause)
     assert found.fix.startswith(f"{back.fix}; or, if that was intended, " if back.fix else "start")
     assert "new checkpointLocation" in found.fix
@@ -320,7 +320,7 @@ def test_a_table_that_was_taken_back(heads: list[int], back: TakenBack, kind: Ki
 
 def test_a_table_that_was_taken_back_where_nothing_is_behind() -> None:
     """Without a checkpoint it is a warning; where one goes on from there, it was meant."""
-    taken = stored(ledger(60, taken_back=BACK))
+    taken = stored(ledger(60, rollback=BACK))
     alone = judged(taken)
     assert "nothing lost" not in alone.verdict
     found = only(alone)
@@ -461,7 +461,7 @@ REPLACED_TARGET = stored(ledger(60, targets=("out",), replaced=("out",)))
         # A sink has the batch in doubt, and Kafka has deleted its records since.
         (logged(log(start=65)) | done(60, ahead=[70]) | stored(ledger(70)), set()),
         # Of a sink without transactions: the batch that is begun is the planned one.
-        (done(60, ahead=[70]) | stored(ledger(60, begun=5)), set()),
+        (done(60, ahead=[70]) | stored(ledger(60, unfinished_batch=5)), set()),
     ],
 )
 def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
@@ -492,7 +492,7 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
         # Nothing of the old topic is in the new one.
         (DONE | REPLACED_TARGET, Kind.TARGET_RECREATED, 'KafkaSink(..., name="NEW")', "?"),
         # A batch that is committed should be finished.
-        (done(60, ahead=[70]) | stored(ledger(60, begun=4)), Kind.BATCH_BEGUN, "", "?"),
+        (done(60, ahead=[70]) | stored(ledger(60, unfinished_batch=4)), Kind.BATCH_BEGUN, "", "?"),
         # The batch is refused, but of an accepted gap within it no second driver is accused.
         (done(60, ahead=[90]) | stored(ledger(70, gaps={TP: (OffsetRange(60, 70),)})),
          Kind.LEDGER_MISFIT, "gap", "has moved it"),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from eo_listener.model.ledger import Entry, Head, LedgerKey, StoredLedger, TakenBack
+from eo_listener.model.ledger import Entry, Head, LedgerKey, StoredLedger, TableRollback
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
@@ -17,7 +17,7 @@ from eo_listener.testing.made_up_entries import QUERY
 
 KEY = LedgerKey("delays", QUERY)
 LEDGER = LedgerSql(placeholder="?", moment="text", schema="main", index_in_schema=True)
-BACK = TakenBack("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
+BACK = TableRollback("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
 _BEGUN = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 

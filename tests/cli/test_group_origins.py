@@ -244,7 +244,7 @@ def test_a_ledger_that_was_taken_back(
 
     def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
         return {
-            key: replace(one, taken_back=back, heads=one.heads if heads else {})
+            key: replace(one, rollback=back, heads=one.heads if heads else {})
             for key, one in read(reader).items()
         }
 

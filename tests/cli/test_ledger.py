@@ -89,7 +89,7 @@ def test_show_says_that_a_table_was_taken_back(
     read, history = SqliteLedgerReader.ledgers, SqliteLedgerReader.history
 
     def ledgers(reader: SqliteLedgerReader) -> dict[LedgerKey, StoredLedger]:
-        return {key: replace(one, taken_back=BACK) for key, one in read(reader).items()}
+        return {key: replace(one, rollback=BACK) for key, one in read(reader).items()}
 
     def unknown(reader: SqliteLedgerReader, key: LedgerKey) -> Iterator[AppliedBatch]:
         return (replace(one, rows=None) for one in history(reader, key))

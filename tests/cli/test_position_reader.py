@@ -18,7 +18,7 @@ from eo_listener.cli.position_reader import (
     PositionReader,
     claims,
 )
-from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TakenBack
+from eo_listener.model.ledger import AppliedBatch, Head, LedgerKey, StoredLedger, TableRollback
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
@@ -227,10 +227,12 @@ CHECKPOINT = CheckpointPositions(
 
 
 def ledger(
-    query: str, heads: Mapping[TopicPartition, Head] | None = None, back: TakenBack | None = None
+    query: str,
+    heads: Mapping[TopicPartition, Head] | None = None,
+    back: TableRollback | None = None,
 ) -> StoredLedger:
     return StoredLedger(
-        key=LedgerKey("t", query), heads=heads or {}, moved_at={}, begun=0, taken_back=back
+        key=LedgerKey("t", query), heads=heads or {}, moved_at={}, unfinished_batch=0, rollback=back
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import SettingsError, SinkError
-from eo_listener.model.ledger import LedgerKey, StoredLedger, TakenBack
+from eo_listener.model.ledger import LedgerKey, StoredLedger, TableRollback
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.table_checks import judge_delta, judge_iceberg, judge_runtime
@@ -191,8 +191,8 @@ def test_a_table_that_must_be_there() -> None:
 
 def test_ledgers() -> None:
     """A table that was taken back is a problem; a query that has none is told who has."""
-    back = TakenBack("main was rolled back", "CALL x")
-    taken = replace(THERE, ledgers=LedgerFacts(stored=(replace(STORED, taken_back=back),)))
+    back = TableRollback("main was rolled back", "CALL x")
+    taken = replace(THERE, ledgers=LedgerFacts(stored=(replace(STORED, rollback=back),)))
     found = only(judge_iceberg(PLAN, taken))
     assert found.level is PROBLEM
     assert back.cause in found.what

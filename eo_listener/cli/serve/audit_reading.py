@@ -63,7 +63,7 @@ def last_batches(
         store=ledger.store,
         sink=ledger.key.sink,
         query=ledger.key.query,
-        begun=ledger.begun,
+        begun=ledger.unfinished_batch,
         batches=tuple(batches),
     )
 

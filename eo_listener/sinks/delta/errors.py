@@ -14,7 +14,7 @@ from eo_listener.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.model.ledger import TakenBack
+from eo_listener.model.ledger import TableRollback
 from eo_listener.sinks.delta.batch_records import Doubt, QueryState
 from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.spark.jvm.calls import Thrown, thrown
@@ -160,18 +160,18 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
     )
 
 
-def taken_back(reference: str, rollback: Rollback, newest: int) -> TakenBack:
+def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback:
     """Describe the commit that has rolled back the heads of a query, and how to undo a RESTORE."""
     commit = rollback.commit
     if commit is None:
-        return TakenBack(
+        return TableRollback(
             cause="the table was restored or replaced: it no longer has the last batch of the "
             f"query, number {rollback.last} of its ledger, and its log does not show in which "
             "version that happened",
             fix="",
         )
     if commit.replaces:
-        return TakenBack(
+        return TableRollback(
             cause=f"version {commit.version} replaced the table ({commit.operation}): the "
             "table no longer has the batches before that version",
             fix="",
@@ -179,14 +179,14 @@ def taken_back(reference: str, rollback: Rollback, newest: int) -> TakenBack:
     more = (
         "" if newest == commit.version else ", which also removes everything committed since then"
     )
-    return TakenBack(
+    return TableRollback(
         cause=f"version {commit.version} restored the table to version {commit.restored}: it "
         "no longer has later batches",
         fix=f"RESTORE TABLE {reference} TO VERSION AS OF {commit.version - 1}{more}",
     )
 
 
-def taken_back_meanwhile(label: str, batch_id: int, back: TakenBack) -> SinkError:
+def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> SinkError:
     """Say that a table was taken back between the reading of its ledger and the batch."""
     undo = f"If it was not intended, undo it: {back.fix}. " if back.fix else ""
     return SinkError(

@@ -118,7 +118,7 @@ class DeltaLedgerReader:
         if not heads and back is None and state.version is not None:
             return None
         at = moved_at(chain(self._newest(log, heads, state), self._steps(log, query)))
-        return StoredLedger(key=key, heads=heads, moved_at=at, taken_back=back, newest_only=True)
+        return StoredLedger(key=key, heads=heads, moved_at=at, rollback=back, newest_only=True)
 
     def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
         """The commit that has the heads, without what was before it, which is another file.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.errors import JvmError, SettingsError, SinkError
-from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TakenBack
+from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger, TableRollback
 from eo_listener.sinks.iceberg.connection import find, has_files_of
 from eo_listener.sinks.iceberg.errors import unreadable
 from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
@@ -128,7 +128,7 @@ class IcebergLedgerReader:
             else moved_at(self._steps(table, published, published.snapshot))
         )
         return StoredLedger(
-            key=key, heads=published.heads, moved_at=at, taken_back=back, newest_only=True
+            key=key, heads=published.heads, moved_at=at, rollback=back, newest_only=True
         )
 
     def _steps(
@@ -140,7 +140,7 @@ class IcebergLedgerReader:
             yield LedgerStep(published.heads, None, None, read.committed)
         yield from self.published.steps(table, published.ledger.query)
 
-    def _taken_back(self, table: IcebergTable, published: Published) -> TakenBack | None:
+    def _taken_back(self, table: IcebergTable, published: Published) -> TableRollback | None:
         if published.rolled_back is not None:
             cause = (
                 "main was rolled back: it no longer has the batches after number "
@@ -148,14 +148,14 @@ class IcebergLedgerReader:
                 f"{published.rolled_back}"
             )
             if self.published.leads_to(table, published.rolled_back):
-                return TakenBack(cause, self._name.fast_forward(published.rolled_back))
-            return TakenBack(
+                return TableRollback(cause, self._name.fast_forward(published.rolled_back))
+            return TableRollback(
                 f"{cause}, which main cannot be fast-forwarded to: other writers have "
                 "committed since",
                 "",
             )
         if published.replaced is not None:
-            return TakenBack(
+            return TableRollback(
                 cause="the table was replaced (CREATE OR REPLACE TABLE): the previous rows are "
                 f"in branch {published.replaced}",
                 fix="",

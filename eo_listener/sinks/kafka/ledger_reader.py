@@ -162,7 +162,7 @@ def _stored(
         key=key,
         heads=records.heads(*key),
         moved_at={},
-        begun=begun,
+        unfinished_batch=begun,
         targets=tuple(sorted(targets)),
         replaced=tuple(replaced),
     )

@@ -329,7 +329,7 @@ def test_a_new_checkpoint_counts_from_zero() -> None:
 
 def test_a_ledger_without_a_history_has_its_heads() -> None:
     """As Kafka's: the last batch of each partition."""
-    found = last_batches(positions(begun=6), [])
+    found = last_batches(positions(unfinished_batch=6), [])
     assert [(one.batch, one.rows) for one in found.batches] == [(5, None), (4, None)]
     assert found.begun == 6
 

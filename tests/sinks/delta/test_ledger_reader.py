@@ -71,7 +71,7 @@ def test_all_queries_of_a_table(reading: Reading) -> None:
     found = reader.ledgers()
     assert found.keys() == {KEY, LedgerKey(PLACE, "other")}
     assert found[KEY].heads[TP].range.until == 3
-    assert found[KEY].taken_back is None
+    assert found[KEY].rollback is None
     assert found[KEY].moved_at.keys() == {TP}
     assert [one.head.range.until for one in reader.history(KEY)] == [1, 3]
     assert [one.verdict for one in reader.history(KEY)] == ["first", "next"]
@@ -88,8 +88,8 @@ def test_a_restore_is_said_with_the_command(reading: Reading) -> None:
     log.restore(empty)
     stored = reading(log).ledgers()[KEY]
     assert stored.heads == {}
-    assert stored.taken_back is not None
-    assert stored.taken_back.fix == f"RESTORE TABLE delta.`{PLACE}` TO VERSION AS OF {last}"
+    assert stored.rollback is not None
+    assert stored.rollback.fix == f"RESTORE TABLE delta.`{PLACE}` TO VERSION AS OF {last}"
 
 
 def test_a_ledger_in_doubt_is_said_in_the_words_of_the_sink(reading: Reading) -> None:

@@ -64,7 +64,7 @@ class TestLedgerRepairs(LedgerRepairs):
         planned(written, repair, is_rename=True)()
         written.take_back(version)
         assert (written.heads(), written.heads(NEW)) == (before, {})
-        back = repair.reader.ledgers()[written.key(NEW)].taken_back
+        back = repair.reader.ledgers()[written.key(NEW)].rollback
         assert back is not None
         written.run(back.fix)
         assert (written.heads(), written.heads(NEW)) == ({}, before)

@@ -75,7 +75,7 @@ def test_all_queries_of_a_table(reading: Reading, table: Table) -> None:
     found = reader.ledgers()
     assert found.keys() == {KEY, LedgerKey(NAME, OTHER_QUERY)}
     assert found[KEY].heads[TP].range == OffsetRange(1, 2)
-    assert found[KEY].taken_back is None
+    assert found[KEY].rollback is None
     assert found[KEY].moved_at == {TP: "1970-01-01T00:00:03.000+00:00"}
     assert [(one.head.range, one.rows) for one in reader.history(KEY)] == [
         (OffsetRange(0, 1), 5),
@@ -97,14 +97,14 @@ def test_a_rollback_is_said_with_the_command(reading: Reading, table: Table, bat
     (stored,) = reading(table).ledgers().values()
     assert (stored.key, len(stored.heads)) == (KEY, batches)
     fix = f"CALL `lake`.system.fast_forward('db.delays', 'main', '{branch}')"
-    assert stored.taken_back is not None
-    assert f"number {batches} " in stored.taken_back.cause
-    assert stored.taken_back.fix == fix
+    assert stored.rollback is not None
+    assert f"number {batches} " in stored.rollback.cause
+    assert stored.rollback.fix == fix
     table.commit()
     (stored,) = reading(table).ledgers().values()
-    assert stored.taken_back is not None
-    assert branch in stored.taken_back.cause
-    assert stored.taken_back.fix == ""
+    assert stored.rollback is not None
+    assert branch in stored.rollback.cause
+    assert stored.rollback.fix == ""
 
 
 def test_main_is_not_read_for_a_query_that_has_a_branch(reading: Reading, table: Table) -> None:
@@ -126,9 +126,9 @@ def test_a_replaced_table_is_said(reading: Reading, table: Table) -> None:
     branch = table.write(2)
     table.replace()
     (stored,) = reading(table).ledgers().values()
-    assert stored.taken_back is not None
-    assert branch in stored.taken_back.cause
-    assert stored.taken_back.fix == ""
+    assert stored.rollback is not None
+    assert branch in stored.rollback.cause
+    assert stored.rollback.fix == ""
 
 
 def test_nothing_is_made_in_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:

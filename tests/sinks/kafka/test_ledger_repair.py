@@ -204,7 +204,7 @@ class TestWithoutTransactions:
         repair = written.repair()
         done = planned(written, repair, is_rename=is_rename, gap=OffsetRange(6, 8))
         unfenced.fell(self.sink, batch(self.sink.applied(QUERY), 1), "sink.rows-written")
-        assert repair.reader.ledgers()[written.key()].begun == 1
+        assert repair.reader.ledgers()[written.key()].unfinished_batch == 1
         with pytest.raises(InUseError, match="batch 1 of query 'flights'"):
             done()
         unfenced.write(self.sink, 1, size=3)
