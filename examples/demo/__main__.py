@@ -139,9 +139,9 @@ def _table(proof: Proof) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("partition", "log end", "group", "ledger", "checkpoint", "rows", "records"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in proof.partitions:
-        numbers = (one.log_end, one.group, one.ledger, one.checkpoint, one.rows, one.records)
-        table.add_row(str(one.partition), *map(number_of, numbers))
+    for row in proof.partitions:
+        numbers = (row.log_end, row.group, row.ledger, row.checkpoint, row.rows, row.records)
+        table.add_row(str(row.partition), *map(number_of, numbers))
     return table
 
 

@@ -53,9 +53,9 @@ class Proof:
 
     def __post_init__(self) -> None:
         """Sum up."""
-        doubled = sum(one.rows - one.records for one in self.partitions) + self.strays
+        doubled = sum(row.rows - row.records for row in self.partitions) + self.strays
         object.__setattr__(self, "duplicates", doubled)
-        object.__setattr__(self, "gaps", sum(one.log_end - one.records for one in self.partitions))
+        object.__setattr__(self, "gaps", sum(row.log_end - row.records for row in self.partitions))
 
     def document(self) -> Mapping[str, object]:
         """Return all of it as JSON values."""
@@ -75,12 +75,12 @@ def prove(
 
     `records` is the number of rows of each record, by partition and offset.
     """
-    rows, found = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
+    rows, present = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
     strays = 0
     for (partition, offset), count in records.items():
         if 0 <= offset < ends.get(partition, 0):
             rows[partition] += count
-            found[partition] += 1
+            present[partition] += 1
         else:
             strays += count
     partitions = tuple(
@@ -91,7 +91,7 @@ def prove(
             ledger=ledger.get(number),
             checkpoint=checkpoint.get(number),
             rows=rows[number],
-            records=found[number],
+            records=present[number],
         )
         for number, end in sorted(ends.items())
     )
@@ -101,38 +101,38 @@ def prove(
 def judge_group(rows: Sequence[GroupRow], partitions: int) -> list[Check]:
     """Judge the table of kafka-consumer-groups for a topic of that many partitions."""
     own = {row.partition: row for row in rows}
-    there = [own.get(number) for number in range(partitions)]
-    at_end = [row is not None and row.current_offset == row.log_end_offset for row in there]
-    known = [row.lag for row in there if row is not None and row.lag is not None]
-    current = sum(row.current_offset or 0 for row in there if row)
-    end = sum(row.log_end_offset or 0 for row in there if row)
+    own_rows = [own.get(number) for number in range(partitions)]
+    at_end = [row is not None and row.current_offset == row.log_end_offset for row in own_rows]
+    lags = [row.lag for row in own_rows if row is not None and row.lag is not None]
+    current = sum(row.current_offset or 0 for row in own_rows if row)
+    end = sum(row.log_end_offset or 0 for row in own_rows if row)
     behind = [str(number) for number, passed in enumerate(at_end) if not passed]
     return [
         Check(
             name="group end = log end",
-            passed=not behind and len(known) == partitions,
+            passed=not behind and len(lags) == partitions,
             found=f"{sum(at_end)} of {partitions} partitions ({current:,} and {end:,} in all)"
             + (f"; not in {', '.join(behind)}" if behind else ""),
         ),
         Check(
             name="lag 0",
-            passed=len(known) == partitions and not any(known),
-            found=f"{sum(known):,} in all",
+            passed=len(lags) == partitions and not any(lags),
+            found=f"{sum(lags):,} in all",
         ),
     ]
 
 
 def judge_count(counted: int, produced: int) -> Check:
     """Judge how many rows there are; `produced` is how many records Kafka has acknowledged."""
-    found = f"{counted:,} found, {produced:,} expected"
-    return Check(name="rows found = rows expected", passed=counted == produced, found=found)
+    result = f"{counted:,} found, {produced:,} expected"
+    return Check(name="rows found = rows expected", passed=counted == produced, found=result)
 
 
 def judge_sink(proof: Proof, produced: int, kills_wanted: int) -> list[Check]:
     """Judge what a sink holds."""
-    whole = sum(one.rows for one in proof.partitions) + proof.strays
+    whole = sum(row.rows for row in proof.partitions) + proof.strays
     agreed = [
-        one for one in proof.partitions if one.group == one.ledger == one.checkpoint == one.log_end
+        row for row in proof.partitions if row.group == row.ledger == row.checkpoint == row.log_end
     ]
     checks = [
         judge_count(whole, produced),
@@ -146,8 +146,8 @@ def judge_sink(proof: Proof, produced: int, kills_wanted: int) -> list[Check]:
     ]
     if kills_wanted:
         caught = ", ".join(str(kill.batch) for kill in proof.kills if kill.caught)
-        found = f"{len(proof.kills)} of {kills_wanted} times"
-        found += f", in the middle of batch {caught}" if caught else ""
+        result = f"{len(proof.kills)} of {kills_wanted} times"
+        result += f", in the middle of batch {caught}" if caught else ""
         passed = len(proof.kills) == kills_wanted
-        checks.append(Check(name="driver killed (SIGKILL)", passed=passed, found=found))
+        checks.append(Check(name="driver killed (SIGKILL)", passed=passed, found=result))
     return checks

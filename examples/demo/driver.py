@@ -92,18 +92,18 @@ class Driver:
         """Kill the driver, its JVM and all that they have started, at one moment."""
         if self._process is None:
             return
-        held: dict[int, psutil.Process] = {}
+        suspended: dict[int, psutil.Process] = {}
         # A child of a parent that is killed first would be nobody's, and not found.
-        while new := [one for one in self._family() if one.pid not in held]:
+        while new := [process for process in self._family() if process.pid not in suspended]:
             for process in new:
-                held[process.pid] = process
+                suspended[process.pid] = process
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.suspend()
-        for process in held.values():
+        for process in suspended.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait(_KILL_TIMEOUT)
-        psutil.wait_procs(held.values(), timeout=_KILL_TIMEOUT)
+        psutil.wait_procs(suspended.values(), timeout=_KILL_TIMEOUT)
         self._close()
 
     def stop(self, timeout: float = _TIMEOUT) -> None:

@@ -85,8 +85,8 @@ class Replay(threading.Thread):
             self._producer.poll(0)
             if self._rate:
                 self._stopping.wait(_STEP)
-        left = self._producer.flush(_TIMEOUT)
-        if left and not self._stopping.is_set():
+        unsent = self._producer.flush(_TIMEOUT)
+        if unsent and not self._stopping.is_set():
             self._failure = self._failure or f"Kafka did not answer for {_TIMEOUT:.0f} s"
 
     def _send(self, at: int, until: int) -> None:

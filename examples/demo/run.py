@@ -229,8 +229,8 @@ class _Run:
         if time.monotonic() - since < self._delay:
             return
         self._driver.kill()
-        there = self._checkpoint.batches()
-        caught = batch in there.planned and batch not in there.committed
+        files = self._checkpoint.batches()
+        caught = batch in files.planned and batch not in files.committed
         self._kills.append(Kill(batch=batch, caught=caught))
         self._last_batch = -1
         self._delay = random.uniform(0, _LONGEST_DELAY)  # noqa: S311  # chance, not secrecy
@@ -249,7 +249,7 @@ class _Run:
     def _readings(self) -> Iterator[None]:
         """Read all the while where the group stands, and how many rows there are."""
         readings = [(self._read_group, 0.5), (self._ask_tool, 4.0), (self._count_rows, 1.0)]
-        threads = [threading.Thread(target=self._repeat, args=one) for one in readings]
+        threads = [threading.Thread(target=self._repeat, args=reading) for reading in readings]
         for thread in threads:
             thread.start()
         try:

@@ -90,8 +90,8 @@ class Progress:
         parts: list[RenderableType] = [self._title(), Text(), self._bars(), Text()]
         if not self.partitions:
             return Group(*parts, Text(_INTRODUCTION))
-        theirs = {row.partition: row for row in self.tool_rows}
-        ours = _offsets(
+        tool_rows = {row.partition: row for row in self.tool_rows}
+        own_table = _offsets(
             f"eo-listener, now ({self.commits:,} commits)",
             ("committed", "log end", "lag"),
             [(row.committed, row.log_end, row.lag) for row in self.partitions],
@@ -103,13 +103,13 @@ class Progress:
             [
                 (row.current_offset, row.log_end_offset, row.lag) if row else (None, None, None)
                 for number in range(len(self.partitions))
-                for row in (theirs.get(number),)
+                for row in (tool_rows.get(number),)
             ],
         )
         halves = Table.grid(padding=(0, 4), expand=True)
         halves.add_column(ratio=1)
         halves.add_column(ratio=1)
-        halves.add_row(ours, tool)
+        halves.add_row(own_table, tool)
         return Group(*parts, halves)
 
     @property
@@ -196,12 +196,12 @@ def _lines(stream: TextIO, progress: Progress) -> Iterator[None]:
     stopping = threading.Event()
 
     def run() -> None:
-        said, at = "", float("-inf")
+        step, at = "", float("-inf")
         while not stopping.wait(0.1):
             since = time.monotonic() - at
-            if since >= _EVERY or (progress.step != said and since >= _QUICKEST):
+            if since >= _EVERY or (progress.step != step and since >= _QUICKEST):
                 print(progress.line(), file=stream, flush=True)
-                said, at = progress.step, time.monotonic()
+                step, at = progress.step, time.monotonic()
 
     thread = threading.Thread(target=run, name="demo-lines", daemon=True)
     thread.start()

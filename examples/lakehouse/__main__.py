@@ -38,5 +38,5 @@ if __name__ == "__main__":
     parser.add_argument("--servers")
     parser.add_argument("--folder", type=Path, default=Path("lake-data"))
     parser.add_argument("--flights", type=int, default=20_000)
-    given = parser.parse_args()
-    sys.exit(main(given.servers, given.folder, given.flights))
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.servers, arguments.folder, arguments.flights))

@@ -45,10 +45,10 @@ def main(folder: Path, flights: int) -> int:
     spark = settings.session(folder, "compare")
     counts = compare(spark, all_events(flights))
     spark.stop()
-    for one in counts:
-        verdict = "equal" if one.equal else f"{one.different:,} DIFFERENT"
-        print(f"{one.table:18} {one.found:>9,} rows, {one.expected:>9,} expected: {verdict}")
-    equal = all(one.equal for one in counts)
+    for count in counts:
+        verdict = "equal" if count.equal else f"{count.different:,} DIFFERENT"
+        print(f"{count.table:18} {count.found:>9,} rows, {count.expected:>9,} expected: {verdict}")
+    equal = all(count.equal for count in counts)
     print("All tables are equal to the events." if equal else "The tables differ from the events.")
     return 0 if equal else 1
 
@@ -94,8 +94,8 @@ def _enriched(spark: SparkSession, events: list[Event]) -> Count:
             newest[key] = fields
     expected: Counter[tuple[object, ...]] = Counter()
     for fields in newest.values():
-        there = weather.get((fields["origin"], fields["time_hour"]), {})
-        measured = [there.get(name) for name in _MEASURED]
+        hourly = weather.get((fields["origin"], fields["time_hour"]), {})
+        measured = [hourly.get(name) for name in _MEASURED]
         ends = [names.get(str(fields[end])) for end in ("origin", "dest")]
         row = (*(fields.get(name) for name in _FLIGHT), *measured, *ends)
         expected[row] += 1
@@ -111,10 +111,10 @@ def _read(spark: SparkSession, table: str, names: Sequence[str]) -> Counter[tupl
 
 
 def _count(
-    table: str, found: Counter[tuple[object, ...]], expected: Counter[tuple[object, ...]]
+    table: str, stored: Counter[tuple[object, ...]], expected: Counter[tuple[object, ...]]
 ) -> Count:
-    different = (found - expected).total() + (expected - found).total()
-    return Count(table, found.total(), expected.total(), different)
+    different = (stored - expected).total() + (expected - stored).total()
+    return Count(table, stored.total(), expected.total(), different)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def events(flights: int) -> list[Event]:
         for revision in (PLANNED, DEPARTED, ARRIVED):
             when = float(count + revision * 40)
             made.append((when, _flight(row, revision, new=count >= flights / 2)))
-    position = {hour: index for index, hour in enumerate(sorted(hours, key=lambda one: one[1]))}
+    position = {hour: index for index, hour in enumerate(sorted(hours, key=lambda entry: entry[1]))}
     spread = len(made) / 3 / max(1, len(position))
     for row in rows("weather.csv"):
         hour = (row["origin"], row["time_hour"])
@@ -57,7 +57,7 @@ def events(flights: int) -> list[Event]:
         sent.append((when + (chance.uniform(0, 2_000) if late else 0.0), event))
         if chance.random() < 0.02:
             sent.append((when + chance.uniform(0, 500), event))
-    sent.sort(key=lambda one: one[0])
+    sent.sort(key=lambda entry: entry[0])
     return [event for _, event in sent]
 
 

@@ -36,5 +36,5 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--execute", action="store_true")
     parser.add_argument("--expire-after-hours", type=float, default=168)
-    given = parser.parse_args()
-    main(given.folder, timedelta(hours=given.expire_after_hours), execute=given.execute)
+    arguments = parser.parse_args()
+    main(arguments.folder, timedelta(hours=arguments.expire_after_hours), execute=arguments.execute)

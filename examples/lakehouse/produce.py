@@ -29,8 +29,10 @@ PRODUCER: Final = {
 def create_topics(servers: str) -> None:
     """Create the topics that do not exist."""
     admin = AdminClient({"bootstrap.servers": servers})
-    there = admin.list_topics(timeout=10).topics
-    absent = [NewTopic(name, num_partitions=4) for name in (FLIGHTS, WEATHER) if name not in there]
+    existing = admin.list_topics(timeout=10).topics
+    absent = [
+        NewTopic(name, num_partitions=4) for name in (FLIGHTS, WEATHER) if name not in existing
+    ]
     for created in (admin.create_topics(absent) if absent else {}).values():
         created.result(30)
 
@@ -53,9 +55,9 @@ def produce(servers: str, flights: int, first: int = 0, until: int | None = None
             except BufferError:  # its queue is full
                 producer.poll(0.1)
         producer.poll(0)
-    left = producer.flush(60)
-    if refused or left:
-        raise SystemExit(f"{len(refused) + left} events did not arrive: {refused[:1]}")
+    unsent = producer.flush(60)
+    if refused or unsent:
+        raise SystemExit(f"{len(refused) + unsent} events did not arrive: {refused[:1]}")
     return len(chosen)
 
 

@@ -39,9 +39,9 @@ def new_fields(records: DataFrame, schemas: Mapping[str, str]) -> Mapping[str, l
     They depend on the records alone: a batch that is repeated has the same columns.
     """
     fields = F.explode(F.json_object_keys(F.col("value").cast("string"))).alias("field")
-    found = records.select("topic", fields).distinct().collect()
+    fields_now = records.select("topic", fields).distinct().collect()
     new: dict[str, list[str]] = {topic: [] for topic in schemas}
-    for topic, field in sorted(tuple(row) for row in found):
+    for topic, field in sorted(tuple(row) for row in fields_now):
         if field not in settings.columns(schemas[topic]):
             name = field.replace("`", "``")
             new[topic].append(f"`{name}` string")

@@ -40,8 +40,8 @@ def to_enriched(records: DataFrame) -> list[DataFrame]:
 
 def enriched(flights: DataFrame, weather: DataFrame, names: DataFrame) -> DataFrame:
     """Join the weather and the names, and give each row its version."""
-    known = weather.withColumn("weather", F.lit(1))
-    joined = flights.join(known, list(HOUR), "left")
+    with_marker = weather.withColumn("weather", F.lit(1))
+    joined = flights.join(with_marker, list(HOUR), "left")
     for end in ("origin", "dest"):
         of_end = names.select(F.col("faa").alias(end), F.col("name").alias(f"{end}_name"))
         joined = joined.join(F.broadcast(of_end), end, "left")
@@ -55,9 +55,9 @@ def _waiting(spark: SparkSession, weather: DataFrame) -> DataFrame:
     none = spark.createDataFrame([], settings.FLIGHT_SCHEMA)
     if not spark.catalog.tableExists(settings.ENRICHED):
         return none
-    there = spark.table(settings.ENRICHED)
-    known = [name for name in _FLIGHT if name in there.columns]  # others are new in the schema
-    flights = none.unionByName(there.select(*known), allowMissingColumns=True)
+    stored = spark.table(settings.ENRICHED)
+    names = [name for name in _FLIGHT if name in stored.columns]  # others are new in the schema
+    flights = none.unionByName(stored.select(*names), allowMissingColumns=True)
     return flights.join(weather, list(HOUR), "left_semi")
 
 
@@ -65,8 +65,8 @@ def _all_weather(spark: SparkSession, new: DataFrame) -> DataFrame:
     """The weather in the table, and the new; a batch that is repeated may find its own there."""
     if not spark.catalog.tableExists(settings.HOURLY_WEATHER):
         return new
-    there = spark.table(settings.HOURLY_WEATHER).select(*new.columns)
-    return there.unionByName(new).dropDuplicates([*HOUR])
+    stored = spark.table(settings.HOURLY_WEATHER).select(*new.columns)
+    return stored.unionByName(new).dropDuplicates([*HOUR])
 
 
 def _airports(spark: SparkSession) -> DataFrame:
