@@ -1,4 +1,4 @@
-"""How `make size` counts: what is a line of code."""
+"""How `make size` counts: lines of code, and small modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.size import code_lines, folders
+from tests.size import code_lines, folders, small_modules
 
 PYTHON = '''"""A docstring
 of two lines."""
@@ -62,13 +62,15 @@ def test_code_is_neither_blank_nor_comment_nor_docstring(suffix: str, text: str,
     assert code_lines(text, suffix) == code
 
 
-def test_folders_of_a_tree(tmp_path: Path) -> None:
-    """Sinks have a row each; what is below a folder counts with it unless it has its own."""
+def test_folders_and_small_modules_of_a_tree(tmp_path: Path) -> None:
+    """Sinks have a row each; a module with two importers, or of 60 lines, is not small."""
     texts = {
         "__init__.py": "",
         "sinks/__init__.py": "",
-        "sinks/delta/sink.py": "x = 1\n",
-        "sinks/delta/deep/file.py": "x = 1\n",
+        "sinks/delta/sink.py": "from eo_listener.sinks import slice, shared, long\n",
+        "sinks/delta/deep/file.py": "import eo_listener.sinks.shared\n",
+        "sinks/slice.py": "x = 1\n",
+        "sinks/shared.py": "x = 1\n",
         "sinks/long.py": "x = 1\n" * 60,
         "cli/a/b.py": "x = 1\n\n",
     }
@@ -82,6 +84,9 @@ def test_folders_of_a_tree(tmp_path: Path) -> None:
     assert rows == {
         "eo_listener": (1, 0, 0),
         "eo_listener/cli": (1, 2, 1),
-        "eo_listener/sinks": (2, 60, 60),
+        "eo_listener/sinks": (4, 62, 62),
         "eo_listener/sinks/delta": (2, 2, 2),
     }
+    assert small_modules(tmp_path) == [
+        ("eo_listener.sinks.slice", 1, "eo_listener.sinks.delta.sink")
+    ]
