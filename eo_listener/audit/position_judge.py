@@ -1,4 +1,6 @@
-"""Judges source log, checkpoint, groups and ledgers side by side into findings. Pure."""
+"""Compares source log, checkpoint, groups and ledgers, and returns the differences as findings.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def judge_rows(
 ) -> Findings:
     """Yield the findings of a table's proof: one for each kind, with the number of offsets.
 
-    The table has `count` rows, `without` of them without topic, partition or offset.
+    The table has `count` rows, of which `without` lack a topic, partition or offset.
     """
     by_kind: dict[AuditFindingKind, list[AuditFinding]] = {}
     for row in rows:

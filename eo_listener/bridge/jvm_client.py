@@ -130,5 +130,7 @@ class BridgeShimClient:
         self._jvm = jvm
 
     def call(self, name: str, argument: str) -> str:
-        """Do `name` with `argument`, as JSON texts, within a minute. Raises JvmError."""
+        """Call the shim's function `name` with `argument`, and return its answer within a minute;
+        both are JSON texts. Raises JvmError.
+        """
         return self._jvm.ask("call", call=name, argument=argument, timeout=_SHIM_TIMEOUT)

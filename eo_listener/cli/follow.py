@@ -63,7 +63,8 @@ class TargetOptions:
         typer.Option(help="A TOML file with many checkpoints, their servers and groups."),
     ] = None
     name: Annotated[
-        str | None, typer.Option(help="The query's name in the commits. For a single checkpoint.")
+        str | None,
+        typer.Option(help="The query's name in the commits. Only with a single checkpoint."),
     ] = None
 
 

@@ -81,8 +81,8 @@ class ChangeOptions:
     watch: Annotated[
         float,
         typer.Option(
-            help="With --execute: seconds during which the group must not change before the "
-            "command changes it."
+            help="With --execute: watch the group for this many seconds first, and change it "
+            "only if nobody else has changed it."
         ),
     ] = 10.0
     execute: Execute = False

@@ -117,8 +117,8 @@ class RepairOptions(LedgerOptions):
     watch: Annotated[
         float,
         typer.Option(
-            help="With --execute: seconds during which the ledger must not change before the "
-            "command changes it."
+            help="With --execute: watch the ledger for this many seconds first, and change it "
+            "only if nobody else has changed it."
         ),
     ] = 5.0
     execute: Execute = False

@@ -53,7 +53,7 @@ _METHODS = ("driver", "executors")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClusterOptions:
-    """The options that name a cluster, and the commits to it."""
+    """The options for a cluster, and for the commits to it."""
 
     servers: Annotated[
         str | None,

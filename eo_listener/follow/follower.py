@@ -323,7 +323,7 @@ class Outcomes:
                     self._failed.update(dict.fromkeys(_places(event, event.offsets), event.code))
 
     def report(self, checkpoint: str, *, flushed: bool) -> Report:
-        """Return the result of one checkpoint; `flushed` is True if no commit waits any longer."""
+        """Return the result of one checkpoint; `flushed` is True if no commit is still waiting."""
         refused: dict[TopicPartition, str] = {}
         failed: dict[TopicPartition, str] = {}
         batches: set[int] = set()

@@ -123,7 +123,9 @@ class ActiveNotices:
             self._notices.pop(kind, None)
 
     def holds(self, finding: FileFinding) -> bool:
-        """Return True if this was reported of a file, and held at the last reading."""
+        """Return True if this finding was reported for a file, and was still true at the last
+        reading.
+        """
         return finding in self._findings
 
     def report_findings(self, findings: tuple[FileFinding, ...]) -> Notices:

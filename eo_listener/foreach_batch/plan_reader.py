@@ -82,8 +82,8 @@ class QueryPlanReader:
                 self._logs = self._logs or SourceLogs()
                 snapshot = partial(self._logs.snapshot, self._options)
             _log.info(
-                "This is Spark Connect: planned offsets are read from the checkpoint %s, which "
-                "must be the query's own",
+                "Under Spark Connect the sink reads planned offsets from the checkpoint %s, "
+                "which must belong to this query",
                 self._location,
             )
             # One id for all exactly_once(...) of a query's function: Spark Connect starts a process

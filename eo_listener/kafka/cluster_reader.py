@@ -44,9 +44,9 @@ class ClusterReader:
     ) -> Mapping[TopicPartition, Position]:
         """The offsets that a group holds, with their metadata; empty for an unknown group.
 
-        Reads all partitions of the cluster when none are named. Offsets committed in a
-        transaction count from its end on, which comes a little after its producer was answered:
-        `stable` waits for that end (KIP-447).
+        Reads all partitions of the cluster if none are named. Offsets committed in a transaction
+        count once the transaction has ended, a little after the producer gets its answer: `stable`
+        waits for that end (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)

@@ -42,7 +42,8 @@ class HeldByGroup:
 class ManyGroups:
     """The groups of one cluster. Every call takes `timeout` seconds at most, and raises KafkaError.
 
-    With `apart` a process of its own asks, until `close`. For one thread; any may call `close`.
+    With `apart` a process of its own asks, until `close`. Only one thread may use it, but any
+    thread may call `close`.
     """
 
     def __init__(

@@ -21,9 +21,10 @@ _T = TypeVar("_T")
 
 
 class SeparateProcess:
-    """Is started with the first call, and with the next one after its end.
+    """A process that starts with the first call, and again with the first call after it has ended.
 
-    For one thread; any may call `close`. `pid` is None while it does not run.
+    Only one thread may use it, but any thread may call `close`. `pid` is None while it does not
+    run.
     """
 
     def __init__(self) -> None:

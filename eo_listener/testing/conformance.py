@@ -71,7 +71,9 @@ class SinkConformance:
         raise NotImplementedError
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """Make what the sink takes as a frame, with the columns of `made_up_entries.FRAME`."""
+        """Make a frame of the type that the sink accepts, with the columns of
+        `made_up_entries.FRAME`.
+        """
         raise NotImplementedError
 
     # How the tests use it.

@@ -76,7 +76,7 @@ class Newest(Generic[_T]):
             self._reading, self._error = None, error
 
     def at(self, now: Moment) -> Reading[_T] | Unknown:
-        """Return the present state of knowledge."""
+        """Return the newest reading, or Unknown without a recent one."""
         with self._lock:
             reading, since, error = self._reading, self._since, self._error
         if reading is None:

@@ -135,7 +135,7 @@ class Watched:
         self._closed = True
 
     def view(self) -> View:
-        """Return the present view."""
+        """Return the page's current view: the groups, the audit and the newest errors."""
         now = self._now()
         groups = self._groups.at(now)
         statuses = () if isinstance(groups, Unknown) else groups.value

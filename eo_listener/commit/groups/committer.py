@@ -198,8 +198,8 @@ def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
     return replace(
         event,
         cause=f"this driver also commits to a group of that name at {addresses}, with other "
-        "settings: if that is the same cluster, the driver has taken over from itself; "
-        f"otherwise {event.cause}",
+        "settings: if that is the same cluster, this driver has fenced itself; otherwise "
+        f"{event.cause}",
         fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
         f"each set of settings its own group; else {event.fix}",
     )

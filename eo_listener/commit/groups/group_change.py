@@ -52,10 +52,10 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A whole repair. `author` is the metadata of its commits.
+    """A whole repair of a group's offsets. `author` is the metadata of its commits.
 
-    `group_positions` is all that the group held at the plan, also of partitions that are left
-    alone.
+    `group_positions` are all positions that the group held when the repair was planned, including
+    those of partitions that the repair does not change.
     """
 
     group: str

@@ -57,7 +57,8 @@ _MODE_EFFECTS = {
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run. `options` are None until they were read; times are on the monotonic clock.
+    """One run of a query. `options` are None until they have been read; times are on the monotonic
+    clock.
 
     `due` is when the next check is planned, `silence` when one is due because no event has come.
     """

@@ -33,7 +33,7 @@ def judge(
 ) -> tuple[Violation, ...]:
     """Return the violations of a batch from `start` to `end` of one source.
 
-    `last` is where the batch before it ended, None when that is unknown. `start` is None for a
+    `last` is where the batch before it ended, None if that is unknown. `start` is None for a
     query's very first batch, and leaves out partitions that are new. `log_starts` are the first
     offsets that Kafka still had *before* any task of the batch could read.
     """

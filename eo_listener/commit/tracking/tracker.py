@@ -153,7 +153,7 @@ class QueryTracker:
         return not self._faulty
 
     def due(self) -> float | None:
-        """When a query is to be checked next, on the monotonic clock."""
+        """Return the time of the next check of any query, on the monotonic clock."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:

@@ -50,11 +50,12 @@ def starting_offsets(
     committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
-    `assign`); `bootstrap_servers` and `topics` replace two of them. Without topics those of the
-    origin are taken. All their partitions are in the answer, as Spark wants it.
+    `assign`); `bootstrap_servers` and `topics` replace two of them. Without `topics`, the function
+    uses those of the origin. The result contains all their partitions, as Spark requires.
 
     `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
-    the log) are "earliest", "latest" or "fail". Without records since `timestamp` it is the end.
+    the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
+    starts at its end.
 
     A recreated topic is recognised by its id, which only a ledger holds, or by missing partitions.
     `recreated="fail"` refuses it; "earliest" reads it from its beginning while others continue, and

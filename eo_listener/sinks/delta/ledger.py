@@ -57,7 +57,7 @@ class TableLedger:
     """The ledgers in the log of one table, read backwards from a version, as far as needed.
 
     `read` returns a commit, None if the log does not have it. `numbers` returns the number of each
-    query's last batch, as Delta itself keeps it; it is asked if the log's newest commits have no
+    query's last batch, as Delta itself keeps it; it is called if the log's newest commits have no
     batch. `table` is the table's id.
     """
 

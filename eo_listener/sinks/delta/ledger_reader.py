@@ -64,7 +64,7 @@ class DeltaLedgerReader:
         return shown(self._target.label)
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads, of one version of the table."""
+        """Read all heads from one version of the table."""
         self._log = log = self._open(self._spark.session())
         ledgers = self.stored(log)
         if not ledgers:

@@ -52,8 +52,8 @@ class DeltaSink:
         if dead_letters is not None:
             raise SettingsError(
                 "a DeltaSink has no dead letters",
-                cause="Delta commits one table at a time: rows and dead letters could not become "
-                "visible together, or not at all",
+                cause="Delta commits one table at a time, so rows and dead letters could not "
+                "be committed together",
                 fix="Remove dead_letters=, and filter such rows in the transform; they can "
                 "go to a sink of their own",
             )

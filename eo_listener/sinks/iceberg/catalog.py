@@ -34,7 +34,7 @@ class Creation:
     properties: Mapping[str, str]
 
     def statement(self, name: TableName, columns: str) -> str:
-        """The statement that makes it."""
+        """Return the CREATE TABLE statement."""
         settings = {_FORMAT: "2", **self.properties}
         properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in settings.items())
         parts = f" PARTITIONED BY ({', '.join(self.partition_by)})" if self.partition_by else ""

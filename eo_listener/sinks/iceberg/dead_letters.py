@@ -149,7 +149,7 @@ class DeadLetterTables:
         return LettersOfBatch(table=name.key, owner=owner, branch=staged.branch, number=number)
 
     def drop(self, letters: LettersOfBatch, spark: Any) -> None:
-        """Drop the letters of a batch that was not published."""
+        """Drop the dead letters of a batch that was not published."""
         name = TableName.parse(letters.table)
         try:
             table = find(spark, name)

@@ -35,8 +35,8 @@ from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 class Published:
     """The ledger of a query, and the snapshot that has it.
 
-    `rolled_back` is a branch with later batches, which a rollback has taken out of main;
-    `replaced` one with batches of a table that was replaced by another one of its name.
+    `rolled_back` is a branch with later batches, which a rollback has taken out of main; `replaced`
+    is a branch with batches of an earlier table, which a new table of the same name has replaced.
     """
 
     ledger: LedgerText

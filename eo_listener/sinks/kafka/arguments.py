@@ -70,7 +70,7 @@ def method_of(write_method: object, *, transactions: bool, dead_letters: str | N
 
 
 def require_names(**names: object) -> None:
-    """Raise SettingsError for an invalid name of a sink or a group; None is left out."""
+    """Raise SettingsError for an invalid name of a sink or a group; ignore a name that is None."""
     for argument, name in names.items():
         if name is not None:
             if not isinstance(name, str) or not name:

@@ -88,7 +88,7 @@ class Targets:
 
 
 def topic_recreated(name: str, entry: Entry, *, label: str) -> TopicRecreatedError:
-    """Return the error for a target that is an older one's successor."""
+    """Return the error for a target topic that was deleted and recreated."""
     return TopicRecreatedError(
         f"batch {entry.batch_id} of {entry.query!r} was not written to {label}: topic {name} was "
         "deleted and recreated after the last batch",

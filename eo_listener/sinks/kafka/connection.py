@@ -92,9 +92,10 @@ class ConnectionSettings:
         return self.cluster.servers
 
     def refuse_delegation_tokens(self) -> None:
-        """Raise SettingsError where Spark would log in by a token, with options that name no login.
+        """Raise SettingsError if the options name no login and Spark would log in with a delegation
+        token.
 
-        Asks the JVM for its settings, so once is enough.
+        Reads Spark's settings from the JVM, so one call is enough.
         """
         from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark
 

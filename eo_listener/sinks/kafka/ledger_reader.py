@@ -23,7 +23,7 @@ milliseconds."""
 class KafkaLedgerReader:
     """The `LedgerReader` of a topic; `properties` are librdkafka's, and may hold secrets.
 
-    `timeout` bounds each question, in seconds.
+    `timeout` limits each request, in seconds.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float = 10.0) -> None:

@@ -22,7 +22,9 @@ ACCEPT: Final = 'on_repeated="accept"'
 
 
 class TailRecord(NamedTuple):
-    """A record and its row; None if none of our sinks has written it."""
+    """A record and the identity of its row, which is None if no sink of eo_listener wrote the
+    record.
+    """
 
     partition: TopicPartition
     offset: int

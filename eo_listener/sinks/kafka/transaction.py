@@ -197,8 +197,8 @@ class DeadLetters:
     def send(self, producer: BatchProducer, letters: Sequence[DeadLetter]) -> None:
         """Send `letters` to the topic, in the transaction of `producer`.
 
-        Raises PoisonRowError: for the first if there is no topic, and if there are more than the
-        sink's max_dead_letters.
+        Raises PoisonRowError for the first letter if there is no topic, and also if there are more
+        letters than the sink's max_dead_letters.
         """
         # A letter's origin is taken from columns named topic and partition. In this sink these say
         # where the row was to go.

@@ -146,7 +146,7 @@ class ConnectionSettings:
         return isinstance(self.dsn, str) or self.led_to is not None
 
     def address(self) -> str:
-        """How a command names it, without a secret."""
+        """Return the address of the database as a command shows it, without a secret."""
         if not isinstance(self.dsn, str):
             return "postgresql://USER@HOST/DATABASE"
         if self.dsn.startswith(_URI):

@@ -122,7 +122,7 @@ class NoConnectionError(SinkError):
 
     @classmethod
     def from_error(cls, error: SinkError, *, again: bool) -> NoConnectionError:
-        """For what connecting has raised."""
+        """Make a NoConnectionError from the error that connecting raised."""
         refusal = error.as_kind(cls)
         refusal.again = again
         return refusal

@@ -30,7 +30,7 @@ class RunningQuery:
 
     @classmethod
     def from_execution(cls, execution: Any, jvm: Any) -> RunningQuery:
-        """The run that `execution` is; raises what py4j raises."""
+        """Return the run of the JVM object `execution`; raises what py4j raises."""
         name = execution.name()
         return cls(
             query_id=str(execution.id().toString()),
