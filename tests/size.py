@@ -142,7 +142,9 @@ def small_modules(tree: Path) -> list[tuple[str, int, str]]:
         for name, path in paths.items()
         if not path.stem.startswith("__") and len(importers[name]) == 1
     }
-    return [(name, size, *importers[name]) for name, size in sizes.items() if size < SMALL]
+    return [
+        (name, size, next(iter(importers[name]))) for name, size in sizes.items() if size < SMALL
+    ]
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

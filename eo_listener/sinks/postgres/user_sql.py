@@ -32,9 +32,7 @@ _KEPT: Final = ("row_factory", "cursor_factory", "server_cursor_factory", "prepa
 
 
 def ending(text: str) -> str | None:
-    """Return the first word of `text` that would begin or end a transaction, or None if there is
-    none.
-    """
+    """Return the first word of `text` that would begin or end a transaction, or None."""
     plain = _SILENT.sub(lambda match: " " if match[0][0] in "-/" else "''", text)
     for statement in plain.split(";"):
         words = statement.upper().split()
