@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -92,8 +93,9 @@ def is_served(broker: Broker, group: str) -> bool:
 
 
 def said(log: str) -> list[str]:
-    """What the bridge and who looks after it have said in a driver's log."""
-    return [line for line in log.splitlines() if " Bridge: " in line or "eo_listener" in line]
+    """Return the lines of a driver's log from the bridge and its supervisor; a path is no word."""
+    words = re.compile(r" Bridge: |(?<![/\w])eo_listener(?![/\w])")
+    return [line for line in log.splitlines() if words.search(line)]
 
 
 @pytest.fixture(scope="module")
