@@ -237,7 +237,7 @@ def test_the_checkpoint_stands_in(
     with caplog.at_level("INFO", "eo_listener"):
         found = QueryPlanReader(str(folder), {}).plan(far, newest)
     assert found.sources == CheckpointPlans(str(folder), "r").plan(far, newest).sources
-    assert f"read from the checkpoint {folder}" in caplog.text
+    assert f"from the checkpoint {folder}" in caplog.text
     with pytest.raises(JvmError, match="no running query"):
         QueryPlanReader(str(folder), {}).plan(spark.range(3), newest)
     with pytest.raises(SettingsError, match="checkpoint="):
