@@ -136,7 +136,7 @@ def test_offsets_that_move_back_are_seen(
 ) -> None:
     """A topic that shrank under failOnDataLoss=false: Spark goes back in silence, we do not."""
     topic, group = topics.create(partitions=1), unique("g")
-    topics.fill(topic, 50)
+    topics.fill(topic, 1000)  # more than the new topic gets before Spark looks at it
     listener = recording.observed()
     data = queries.read(
         subscribe=topic,
