@@ -38,6 +38,8 @@ _PASSING: Final = (
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
+#: While no broker is reachable, a batch waits for the whole time of its transaction.
+UNREACHABLE: Final = frozenset({"_TRANSPORT", "_RESOLVE"})
 _LASTING: Final = frozenset(
     {"_AUTHENTICATION", "_SSL", "_INVALID_ARG", "_UNSUPPORTED_FEATURE", "_NO_JAVA", "_NO_STORE"}
 )

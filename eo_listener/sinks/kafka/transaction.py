@@ -34,7 +34,7 @@ from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
-from eo_listener.sinks.kafka.errors import Explanation, is_fenced
+from eo_listener.sinks.kafka.errors import UNREACHABLE, Explanation, is_fenced
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.ledger_sql import now_text
 
@@ -314,7 +314,8 @@ class BatchTransaction:
                     raise explain.unknown_outcome(error) from error
                 if self._is_written(error):
                     return self._applied()
-            if self._producer is not None and self._producer.outlived:
+            outlived = self._producer is not None and self._producer.outlived
+            if outlived and error.code not in UNREACHABLE:
                 raise explain.timeout_error() from error
             if is_fenced(error):
                 raise explain.fenced_error(self.entry) from error

@@ -251,7 +251,7 @@ class MortalKafka(KafkaStore, MortalStore):
         self.kill, self.start = broker.kill, broker.restart
 
     def make_sink(self) -> KafkaSink:
-        return self.place.sink(timeout=5)
+        return self.place.sink(timeout=5, transaction_timeout=20)
 
     def rows(self) -> list[Row]:
         return rows_in(self.place, settle=20)
