@@ -12,7 +12,7 @@ EoListenerError
 │   ├── NotInLedgerError           read before, but not in the ledger under this name
 │   ├── PartialReplayError         some partitions were already applied, others not
 │   ├── TopicRecreatedError        the ledger belongs to an older topic of the same name
-│   ├── NewCheckpointError         what is not Kafka was read under another checkpoint
+│   ├── NewCheckpointError         sources other than Kafka had another checkpoint
 │   ├── PartitionVanishedError     a partition in the ledger is no longer read
 │   ├── ForeignWriterError         another driver has written to the ledger
 │   ├── TargetRecordsError         a target holds rows twice, or has lost some

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -168,15 +169,20 @@ class Advice:
             f'starting_offsets(group={literal(group)}, missing="fail", options=...))'
         )
 
-    def begin_after(self, group: str, offsets: Ends, topics: str) -> str:
+    def begin_after(self, group: str, offsets: Ends) -> str:
         """Start the next consumer of a drained group, or a new query, at the position of the group.
 
         auto.offset.reset=none: a consumer fails, rather than skips, if an offset is missing.
         """
         words = ["kafka-console-consumer", "--bootstrap-server", self.cluster.address]
-        words += ["--include", topics, "--group", group]
+        words += ["--include", "|".join(sorted({re.escape(tp.topic) for tp in offsets}))]
+        words += ["--group", group]
         words += ["--consumer-property", "auto.offset.reset=none"]
-        login = " --consumer.config FILE, with your -X in it" if self.cluster.client else ""
+        login = (
+            " --consumer.config FILE, with your -X as properties of Kafka's consumer"
+            if self.cluster.client
+            else ""
+        )
         return (
             f"start the next consumer, {shlex.join(words)}{login}; or a query with a new "
             f"checkpointLocation and .option(\"startingOffsets\", '{write_offsets(offsets)}')"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 
 from eo_listener.audit.advice import Advice
@@ -283,7 +282,7 @@ def check_drained(
     """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with each obstacle.
 
     `unread` are partitions with records between the group's offset and the last stable offset, and
-    `findings` those of the audit. `moving` is True unless the reading before this one was equal.
+    `findings` those of the audit. `moving` is True if the reading before this one differs.
     """
     about = f"group {group.name}"
     obstacles = list(_obstacles(positions, group, unread))
@@ -293,16 +292,34 @@ def check_drained(
     if obstacles:
         text = "not drained: " + "; ".join(obstacles)
         return PositionFindingKind.GROUP_NOT_DRAINED.finding(
-            about, text, fix="stop the producers, wait for lag 0, then stop the consumers"
+            about,
+            text,
+            fix="stop the producers, wait for lag 0 and for the end of open batches and "
+            "transactions, then stop the consumers; other findings have a fix of their own",
         )
     offsets = {tp: position.offset for tp, position in group.after.items()}
-    topics = "|".join(sorted({re.escape(tp.topic) for tp in offsets}))
     return PositionFindingKind.GROUP_DRAINED.finding(
         about,
         f"drained: {counted(len(offsets), 'partition')} without lag, no open transaction, no "
         "members; read twice",
-        fix=advice.begin_after(group.name, offsets, topics),
+        fix=advice.begin_after(group.name, offsets),
     )
+
+
+def has_moved(before: Positions, now: Positions, group: str) -> bool:
+    """Return True if two readings differ in the group, what is compared with it, or its logs.
+
+    Other topics may be written to meanwhile.
+    """
+    return _still(before, group) != _still(now, group)
+
+
+def _still(positions: Positions, name: str) -> tuple[object, ...]:
+    group = next((group for group in positions.groups if group.name == name), None)
+    topics = frozenset[str]() if group is None else group.topics
+    logs = {} if positions.source is None else positions.source.logs
+    logs = {tp: log for tp, log in logs.items() if tp.topic in topics}
+    return group, positions.checkpoint, positions.stores, logs
 
 
 def _obstacles(
@@ -328,5 +345,7 @@ def _obstacles(
         yield f"batch {checkpoint.planned} of the checkpoint is planned and not committed"
     elif checkpoint is not None and checkpoint.committed is None:
         yield "no batch of the checkpoint is committed"
+    if group.error is not None:
+        yield f"its members are unknown: Kafka does not describe the group ({group.error})"
     if group.members:
         yield f"the group has members: {few(group.members)}"

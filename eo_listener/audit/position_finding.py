@@ -195,11 +195,11 @@ def listed(ranges: Ranges) -> str:
 class AuditOutcome:
     """All findings; `verdict` sums them up in one line.
 
-    `only_ledgers`: ledgers were compared, but the rows of their tables were not counted.
+    `uncounted_rows`: ledgers were compared, but the rows of their tables were not counted.
     """
 
     findings: tuple[PositionFinding, ...]
-    only_ledgers: bool = False
+    uncounted_rows: bool = False
 
     @property
     def to_act_on(self) -> tuple[PositionFinding, ...]:
@@ -252,8 +252,8 @@ class AuditOutcome:
             parts.append(
                 "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
             )
-        if self.only_ledgers:
-            parts.append("rows not counted (--rows)")
+        if self.uncounted_rows:
+            parts.append("rows not counted (audit --rows)")
         if unproved:
             parts.append(f"{unproved:,} offsets that cannot be proved")
         accepted = self.count(Harm.ACCEPTED)
@@ -268,8 +268,8 @@ class AuditOutcome:
         return ", ".join(parts)
 
 
-def outcome(findings: Iterable[PositionFinding], *, only_ledgers: bool = False) -> AuditOutcome:
+def outcome(findings: Iterable[PositionFinding], *, uncounted_rows: bool = False) -> AuditOutcome:
     """Sort findings: the most important come last, since a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
-    return AuditOutcome(findings=tuple(ordered), only_ledgers=only_ledgers)
+    return AuditOutcome(findings=tuple(ordered), uncounted_rows=uncounted_rows)

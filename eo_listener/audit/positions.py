@@ -17,6 +17,7 @@ from eo_listener.audit.intervals import union, without
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TableRollback
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 Ends = Mapping[TopicPartition, int]
@@ -78,7 +79,8 @@ class GroupPositions:
     """The offsets of a group: `before` everything else was read, and `after` it.
 
     `members` name its live members; `had_members` says that it had some once. `unstable`: a
-    transaction that commits to it is open.
+    transaction that commits to it is open. `error` is Kafka's name of the reason why it does not
+    describe the group.
     """
 
     name: str
@@ -87,6 +89,7 @@ class GroupPositions:
     members: tuple[str, ...] = ()
     had_members: bool = False
     unstable: bool = False
+    error: str | None = None
 
     @property
     def topics(self) -> frozenset[str]:
@@ -180,6 +183,12 @@ class Positions:
     def ledgers(self) -> tuple[LedgerPositions, ...]:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
+
+    @property
+    def has_rows(self) -> bool:
+        """True if a ledger has rows that can be counted: records of a topic do not name theirs."""
+        stores = (LedgerStore.from_address(store.address) for store in self.stores if store.ledgers)
+        return any(store is not LedgerStore.KAFKA for store in stores)
 
     def named(self, ledger: LedgerPositions) -> str:
         """Return a ledger's label, with its store if another store has the same sink and query."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from eo_listener.audit.advice import Advice, commits_at_once
 from eo_listener.audit.evidence import LogFacts
-from eo_listener.audit.group_checks import check_drained
+from eo_listener.audit.group_checks import check_drained, has_moved
 from eo_listener.audit.position_finding import (
     AuditOutcome,
     PositionFinding,
@@ -66,6 +66,8 @@ EXAMPLE = (
 
 _COLUMNS: Final = "topic,partition,offset"
 _PAUSE: Final = 1.0  # seconds between two readings of --wait
+_SECOND: Final = "drained: reading again"
+_NO_GROUP: Final = "the groups could not be read"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -178,7 +180,7 @@ def audit(
     if wait is not None:
         if not (servers and places.groups):
             raise SettingsError(
-                "--wait needs the groups to be drained", fix="Add -b HOST:PORT -g GROUP"
+                "--wait needs a cluster and the groups to wait for", fix="Add -b HOST:PORT -g GROUP"
             )
         wait = require_seconds("--wait", wait, least=0.0)
     origin = _origin_columns(columns) if rows else None
@@ -216,26 +218,32 @@ def _report(
     advice = advice_for(request)
     deadline = time.monotonic() + (wait or 0.0)
     before: Positions | None = None
+    shown: list[str] = []
     with closing(spark_for(request.ledgers, request.spark)) as spark:
         while True:
             with closing(PositionReader(request, spark)) as reader:
                 positions = reader.read()
+                groups = () if wait is None else positions.groups
+                unread = {group.name: reader.unread(group, positions) for group in groups}
                 findings = [*judge_positions(positions, advice), *reader.failures]
                 if wait is not None:
-                    drained = _drained(reader, positions, findings, advice, before)
-                    waiting = [finding.what for finding in drained if finding.matters]
-                    if (waiting or not drained) and time.monotonic() + _PAUSE < deadline:
-                        _show_progress(waiting)
-                        before = positions
+                    drained = _drained(positions, unread, findings, advice, before)
+                    waiting = [f"{each.about}: {each.what}" for each in drained if each.matters]
+                    in_time = time.monotonic() + _PAUSE < deadline
+                    if before is None or ((waiting or not drained) and in_time):
+                        progress = waiting or [_SECOND if drained else _NO_GROUP]
+                        if progress != shown:
+                            _show_progress(progress)
+                        before, shown = positions, progress
                         time.sleep(_PAUSE)
                         continue
                     findings += drained
                 if columns is not None:
-                    committed = read_committed
-                    findings += _rows(reader, positions, columns, advice, committed=committed)
+                    findings += _rows(
+                        reader, positions, columns, advice, read_committed=read_committed
+                    )
                 break
-    only_ledgers = columns is None and bool(positions.ledgers)
-    result = outcome(findings, only_ledgers=only_ledgers)
+    result = outcome(findings, uncounted_rows=columns is None and positions.has_rows)
     if as_json:
         print_json(document(positions, result))
     else:
@@ -247,25 +255,28 @@ def _report(
 
 
 def _drained(
-    reader: PositionReader,
     positions: Positions,
+    unread: Mapping[str, Collection[TopicPartition]],
     findings: Sequence[PositionFinding],
     advice: Advice,
     before: Positions | None,
 ) -> list[PositionFinding]:
-    """Judge each group; two equal readings in a row show that nothing moves."""
-    moving = positions != before
+    """Judge each group, by the partitions that it has `unread` and the reading `before` this."""
     return [
         check_drained(
-            positions, group, reader.unread(group, positions), findings, advice, moving=moving
+            positions,
+            group,
+            unread[group.name],
+            findings,
+            advice,
+            moving=before is not None and has_moved(before, positions, group.name),
         )
         for group in positions.groups
     ]
 
 
 def _show_progress(waiting: Sequence[str]) -> None:
-    text = "; ".join(waiting) or "the groups could not be read"
-    print(f"waiting: {named(text).plain}", file=sys.stderr, flush=True)
+    print(f"waiting: {named('; '.join(waiting)).plain}", file=sys.stderr, flush=True)
 
 
 def _rows(
@@ -274,7 +285,7 @@ def _rows(
     columns: Sequence[str],
     advice: Advice,
     *,
-    committed: bool,
+    read_committed: bool,
 ) -> Iterator[PositionFinding]:
     """Count the rows of each table once, whatever queries write to it."""
     if reader.logs is None:
@@ -289,7 +300,9 @@ def _rows(
         for sink in sorted({ledger.key.sink for ledger in store.ledgers}):
             ledger = next(candidate for candidate in store.ledgers if candidate.key.sink == sink)
             try:
-                yield from _prove_rows(reader, ledger, columns, advice, committed=committed)
+                yield from _prove_rows(
+                    reader, ledger, columns, advice, read_committed=read_committed
+                )
             except MissingExtraError:
                 raise
             except EoListenerError as error:
@@ -302,7 +315,7 @@ def _prove_rows(
     columns: Sequence[str],
     advice: Advice,
     *,
-    committed: bool,
+    read_committed: bool,
 ) -> Iterator[PositionFinding]:
     store: LedgerReader = reader.readers[ledger.store]
     sink = ledger.key.sink
@@ -311,7 +324,7 @@ def _prove_rows(
     applied = list(applied_ranges(store, sink))
     logs = reader.logs.facts(sorted({tp for tp, _ in applied}))
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
-    findings = prove(merged(applied, ids), counted, reader.logs, read_committed=committed)
+    findings = prove(merged(applied, ids), counted, reader.logs, read_committed=read_committed)
     proof = still_unclaimed(findings, claims(store, sink, ids))
     yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 

@@ -395,14 +395,19 @@ class PositionReader:
     def unread(self, group: GroupPositions, positions: Positions) -> set[TopicPartition]:
         """Return partitions in which a consumer of the group would still be given a record.
 
-        Markers of transactions are offsets without a record: a short rest is read to tell.
+        Markers of transactions are offsets without a record: a short rest is read to tell. If that
+        fails, it is recorded as a failure.
         """
         logs = {} if positions.source is None else positions.source.logs
-        return {
-            tp
-            for tp, log in logs.items()
-            if tp in group.after and self._has_records(tp, group.after[tp].offset, log.stable)
-        }
+
+        def read() -> set[TopicPartition]:
+            return {
+                tp
+                for tp, log in logs.items()
+                if tp in group.after and self._has_records(tp, group.after[tp].offset, log.stable)
+            }
+
+        return self._tried(f"records after group {group.name}", read) or set()
 
     def _has_records(self, tp: TopicPartition, start: int, stable: int) -> bool:
         if not 0 < stable - start <= _MARKERS or self.logs is None:
@@ -503,9 +508,10 @@ class PositionReader:
             name=facts.name,
             before=before,
             after=after,
-            members=tuple(map(str, facts.members)),
+            members=tuple(map(str, now.members)),
             had_members=facts.simple is False,
-            unstable=facts.unstable,
+            unstable=now.unstable,
+            error=now.error,
         )
 
     def _stores(self, checkpoint: CheckpointPositions | None) -> list[StorePositions]:

@@ -255,7 +255,7 @@ class BatchErrorKind(Enum):
         "old position",
         (
             'If there are two queries, give each a name of its own, exactly_once(..., name="..."). '
-            f"If there is one: {_FROM_LEDGER}"
+            f"If there is only one, start {_AGAIN}"
         ),
     )
     OVERLAP = _Kind(

@@ -106,8 +106,9 @@ def judge_batch(
     )
     check.find_vanished(ranges)
     check.judge(ranges, new_checkpoint)
-    for tp, move in check.moves.items():
-        check.has_doubled(tp, move.range)
+    if other_heads is not None:
+        for tp, move in check.moves.items():
+            check.find_doubled(tp, move.range, other_heads)
     per_partition = per_partition and plan.counted is None
     if not per_partition and check.continues:
         for tp, offset_range in check.replayed.items():
@@ -219,7 +220,7 @@ class _BatchCheck:
             )
 
     def judge_count(self, counted: CountedSources, new_checkpoint: str | None) -> None:
-        """Judge what is not Kafka, by the number of the batch."""
+        """Judge the sources other than Kafka, by the number of the batch."""
         head = self.applied.get(BATCHES)
         if is_applied(self.plan, counted, head):
             self.replayed[BATCHES] = self.plan.count
@@ -312,7 +313,11 @@ class _BatchCheck:
         else:
             self.moves[tp] = self._move(tp, offset_range, None, None)
         move = self.moves.get(tp)
-        if move is not None and self.other_heads and is_late(self.plan, tp, offset_range):
+        if (
+            move is not None
+            and self.other_heads is not None
+            and is_late(self.plan, tp, offset_range)
+        ):
             skipped = OffsetRange(0, offset_range.start if move.gap is None else move.gap.until)
             self.moves[tp] = move._replace(gap=skipped)
 
@@ -332,17 +337,15 @@ class _BatchCheck:
         tp: TopicPartition,
         offset_range: OffsetRange,
         head: Head | None,
-        head_end: int,
+        reached: int,
         verdict: BatchVerdict,
     ) -> None:
-        """Take a range that starts at what was reached, or beyond."""
+        """Take a range that starts at `reached`, or beyond."""
         start, until = offset_range
         readable_from = max(start, min(self.plan.log_starts.get(tp, 0), until))
-        gap = OffsetRange(head_end, readable_from) if readable_from > head_end else None
+        gap = OffsetRange(reached, readable_from) if readable_from > reached else None
         if gap is not None and not self.accepts_gaps:
-            self.errors.add(
-                BatchErrorKind.GAP if start > head_end else BatchErrorKind.LOST, tp, gap
-            )
+            self.errors.add(BatchErrorKind.GAP if start > reached else BatchErrorKind.LOST, tp, gap)
             return
         moved = None if start == until else verdict
         self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
@@ -410,7 +413,7 @@ class _BatchCheck:
         former = self.other_heads
         if former is None:
             return False
-        if self.has_doubled(tp, offset_range):
+        if self.find_doubled(tp, offset_range, former):
             return True
         for key, head in former.all_of(tp):
             if key.sink != former.sink and _has_it(self.plan, offset_range, head):
@@ -427,14 +430,15 @@ class _BatchCheck:
             self.errors.add(kind, tp, OffsetRange(0, offset_range.start))
         return True
 
-    def has_doubled(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the sink has the rows of a range under another name; adds the error.
+    def find_doubled(
+        self, tp: TopicPartition, offset_range: OffsetRange, former: OtherHeads
+    ) -> bool:
+        """Add an error if the sink has the rows of a range under another name; return True if so.
 
         Also if this name has a head: a query may be renamed, and renamed back.
         """
-        former = self.other_heads
-        furthest = None if former is None else former.furthest(tp)
-        if former is None or furthest is None or furthest[0].sink != former.sink:
+        furthest = former.furthest(tp)
+        if furthest is None or furthest[0].sink != former.sink:
             return False
         if not _has_it(self.plan, offset_range, furthest[1]):
             return False

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _SINK_TIMEOUT: Final = 5.0
 """Seconds that the last batch of a stopped query may still take to return."""
-_CONSENTS: Final = ("on_gap", "on_first", "on_recreated")
 _PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
 
@@ -102,7 +101,11 @@ class ExactlyOnce:
             transform=adapted(arguments["transform"]),
             retry=RetryLimits(timeout=arguments["retry_timeout"]),
             observers=Observers(EventLogger(), CountWhereServed(observers), *observers),
-            **{name: arguments[name] for name in ("name", "new_checkpoint", *_CONSENTS)},
+            name=arguments["name"],
+            new_checkpoint=arguments["new_checkpoint"],
+            on_gap=arguments["on_gap"],
+            on_first=arguments["on_first"],
+            on_recreated=arguments["on_recreated"],
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

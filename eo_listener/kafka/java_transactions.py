@@ -85,9 +85,9 @@ class OpenProducer(NamedTuple):
     last_sequence: int
     last_written: int
 
-    def is_same(self, later: OpenProducer) -> bool:
-        """Return True if a later reading is of this transaction, which may have gone on."""
-        return (self.producer_id, self.start) == (later.producer_id, later.start)
+    def is_same(self, reading: OpenProducer) -> bool:
+        """Return True if another reading is of this transaction, which may have gone on."""
+        return (self.producer_id, self.start) == (reading.producer_id, reading.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class OpenProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """A task's report once all of its records are acknowledged.
+    """A task's report: the records that it sent, or why it did not send all.
 
     `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records, by
     partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
@@ -208,7 +208,7 @@ class JavaTransactions:
         *,
         topics: Sequence[tuple[str, int]],
         tasks: int,
-        transaction: JoinedTransaction | None = None,
+        transaction: JoinedTransaction | None,
     ) -> None:
         """Prepare the tasks of a batch, under the name `batch`.
 

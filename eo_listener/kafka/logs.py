@@ -307,13 +307,14 @@ def group_offsets(
     action = f"reading group {group}"
     queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}
-    parts = list(_ask(action, client, client.consumer.committed, queries, deadline))
-    for part in parts:
+    positions: dict[TopicPartition, Position] = {}
+    for part in _ask(action, client, client.consumer.committed, queries, deadline):
         if part.error is not None and part.error.name() not in _GONE:
             if part.error.name() not in _OF_TOPICS:
                 raise client.failure(action, part.error)
             errors[part.topic] = part.error.name()
-    return GroupOffsets(positions=positions_of(parts), errors=errors)
+        positions |= positions_of((part,))
+    return GroupOffsets(positions=positions, errors=errors)
 
 
 def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
@@ -344,8 +345,11 @@ def _require_none(errors: Mapping[str, str]) -> None:
 def _existing(
     partitions: Iterable[TopicPartition], topics: Mapping[str, Topic]
 ) -> tuple[TopicPartition, ...]:
-    existing = {(name, number) for name, topic in topics.items() for number in topic.partitions}
-    return tuple(tp for tp in partitions if tp in existing)
+    return tuple(
+        tp
+        for tp in partitions
+        if tp.topic in topics and tp.partition in topics[tp.topic].partitions
+    )
 
 
 def _ask(

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.kafka.client import (
     TIMED_OUT,
@@ -256,6 +257,7 @@ class TargetLogs:
         self._timeout = timeout
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._logs = Logs(properties)
+        self._admin: AdminClient | None = None
         self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
@@ -280,7 +282,9 @@ class TargetLogs:
 
     def policy(self, topic: str) -> str:
         """The `cleanup.policy` of a topic."""
-        return cleanup_policy(open_admin(self._properties), topic, self._timeout, self._errors)
+        if self._admin is None:
+            self._admin = open_admin(self._properties)
+        return cleanup_policy(self._admin, topic, self._timeout, self._errors)
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
         """The records in these ranges."""

@@ -1,1 +1,1 @@
-"""Shared by all parts: errors, events, offsets, protocols and formats. Imports nothing else."""
+"""Shared by all parts: values, protocols and formats. Imports only errors and offsets besides."""

@@ -1,8 +1,8 @@
 """Sources that are not Kafka: their offsets say nothing to us, so their batches are counted.
 
-The knowledge about such a source is Spark's promise: under one checkpoint a batch that is run again
-has the same records. So all such sources of a query are one partition, whose offsets are the
-numbers of the checkpoint's batches. Each batch has one of them, even if there was nothing new.
+All that is known about such a source is what Spark promises: under one checkpoint a batch that is
+run again has the same records. So all such sources of a query are one partition, whose offsets are
+the numbers of the checkpoint's batches. Each batch has one of them, even if there was nothing new.
 """
 
 from __future__ import annotations

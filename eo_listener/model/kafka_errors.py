@@ -168,7 +168,7 @@ _FAULT = ErrorMeaning(
     "answers this if the offsets of one request are larger than max.message.bytes of "
     "__consumer_offsets",
     "nothing to do if it is temporary: if it comes back, fewer partitions are sent in a request; "
-    "otherwise check the broker's log",
+    "if that does not help, check the broker's log",
     outcome_unknown=True,
 )
 _NO_PARTITION = ErrorMeaning(

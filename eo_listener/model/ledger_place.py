@@ -52,8 +52,8 @@ class LedgerPlace:
 
     `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
     `note` describes in words what else is needed, `repeated_options` are those of the earlier
-    command that this one needs too. Without `is_known` the server is not known yet, nor if another
-    one exists.
+    command that this one needs too. As long as `is_known` is False the server is not known, and so
+    not if two sinks share one ledger.
     """
 
     address: str

@@ -144,7 +144,7 @@ class PlanReader(Protocol):
         ...
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the offsets at which the query of the newest plan's checkpoint began.
+        """Return the offsets at which the checkpoint of the newest plan's query began.
 
         Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
         SettingsError when it cannot be known.

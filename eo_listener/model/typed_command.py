@@ -12,16 +12,20 @@ STORAGE: Final = "--storage"
 SPARK: Final = "--spark-conf"
 
 
-def typed_command(words: Iterable[str], *same: str, arguments: Iterable[str] = ()) -> str:
+def typed_command(
+    words: Iterable[str], *repeated_options: str, arguments: Iterable[str] = ()
+) -> str:
     """Quote a command for a shell; `arguments` come last, and may begin with a dash.
 
-    `same` are options that were given to this command and that the other one needs too. Their
-    values may be secret, so they are named in words.
+    `repeated_options` are options that were given to this command and that the other one needs
+    too. Their values may be secret, so they are named in words.
     """
     last = list(arguments)
     dashes = ["--"] if any(argument.startswith("-") for argument in last) else []
     command = shlex.join(["eo-listener", *words, *dashes, *last])
-    return f"{command} (with the same {' and '.join(same)})" if same else command
+    if not repeated_options:
+        return command
+    return f"{command} (with the same {' and '.join(repeated_options)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,8 +172,8 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
             raise TooManyBytesError(
                 "a task of the batch has more rows than Spark transfers to the driver",
                 cause=f"its rows are larger than {_TOO_MANY} allows",
-                fix="Nothing to do: the batch is retried with smaller tasks. If this recurs, "
-                f"raise {_TOO_MANY}, or let a task read less (minPartitions; for files "
+                fix="The batch is retried while its tasks can be made smaller; if it fails, raise "
+                f"{_TOO_MANY}, or let a task read less (minPartitions; for files "
                 "spark.sql.files.maxPartitionBytes)",
             ) from error
         raise

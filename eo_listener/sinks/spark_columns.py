@@ -89,9 +89,9 @@ def check_upsert(
 ) -> None:
     """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    They lack the keys, their version does not have the order of numbers or of time, or the table
-    would convert their keys and version: two keys could become one there, and a newer row an older
-    one. A key that was padded is inserted again with each batch.
+    That is, if they lack the keys, if their version does not have the order of numbers or of time,
+    or if the table would convert their keys or version: two keys could become one there, and a
+    newer row an older one. A key that was padded is inserted again with each batch.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}

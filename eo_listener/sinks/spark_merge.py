@@ -241,7 +241,7 @@ class Merge:
             self.label,
             f"one of {', '.join(needed)} is null",
             cause="they identify the row that it replaces, and the newer of the two",
-            fix="Filter such rows in the transform, or give them values",
+            fix="Filter such rows out in the transform, or give them values",
         )
 
 

@@ -174,7 +174,7 @@ def refuse_dropped(
     Recreated, it would continue in the middle. `heads` are all of the sink and query, also of
     partitions that a batch has nothing of.
     """
-    ends = [(tp, row.head.range.until) for tp, row in sorted(heads.items())]
+    ends = ((tp, row.head.range.until) for tp, row in sorted(heads.items()))
     written = [(tp, until) for tp, until in ends if until > 0]
     if not written:
         return

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from eo_listener import cli
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.evidence import LogFacts
-from eo_listener.audit.group_checks import check_drained
+from eo_listener.audit.group_checks import check_drained, has_moved
 from eo_listener.audit.position_finding import PositionFindingKind
 from eo_listener.audit.positions import (
     CheckpointPositions,
@@ -48,6 +48,7 @@ DONE = CheckpointPositions(label="c", committed=4, planned=4)
         (GROUP, LOG, replace(DONE, planned=5), (), False, "batch 5"),
         (GROUP, LOG, CheckpointPositions(label="c"), (), False, "no batch"),
         (replace(GROUP, members=("a at h",)), LOG, None, (), False, "a at h"),
+        (replace(GROUP, error="INCONSISTENT_GROUP_PROTOCOL"), LOG, None, (), False, "unknown"),
         (replace(GROUP, after={}), LOG, None, (), False, "t-0"),
         (replace(GROUP, before={}, after={}), LOG, None, (), False, "no offsets"),
         (GROUP, LOG, None, (), True, "readings"),
@@ -69,13 +70,42 @@ def test_each_obstacle_is_named(
     assert (obstacle or "1 partition") in finding.what
 
 
-def test_what_the_audit_finds_is_an_obstacle() -> None:
-    behind = PositionFindingKind.GROUP_BEHIND.finding("group g", "behind")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PositionFindingKind.GROUP_BEHIND,
+        PositionFindingKind.CHECKPOINT_DAMAGED,
+        PositionFindingKind.TOPIC_GONE,
+        PositionFindingKind.BEYOND_END,
+        PositionFindingKind.NOT_READ,
+    ],
+)
+def test_what_the_audit_finds_is_an_obstacle(kind: PositionFindingKind) -> None:
+    wrong = kind.finding("group g", "wrong")
     fine = PositionFindingKind.AGREED.finding("group g", "fine")
     positions = Positions(source=SourcePositions(servers="h:1", logs={TP: LOG}), groups=(GROUP,))
-    finding = check_drained(positions, GROUP, (), [behind, fine], Advice(), moving=False)
-    assert "group g: group behind" in finding.what
+    finding = check_drained(positions, GROUP, (), [wrong, fine], Advice(), moving=False)
+    assert f"group g: {kind.value}" in finding.what
     assert "fine" not in finding.what
+
+
+@pytest.mark.parametrize(
+    ("now", "moved"),
+    [
+        (Positions(groups=(GROUP,)), True),
+        (Positions(source=SourcePositions(servers="h:1", logs={TP: LOG})), True),
+        ({TP: LOG, TopicPartition("other", 0): LOG}, False),
+        ({TP: replace(LOG, end=10)}, True),
+    ],
+)
+def test_only_what_is_compared_with_the_group_must_not_move(
+    now: Positions | dict[TopicPartition, LogFacts], moved: bool
+) -> None:
+    def reading(logs: dict[TopicPartition, LogFacts]) -> Positions:
+        return Positions(source=SourcePositions(servers="h:1", logs=logs), groups=(GROUP,))
+
+    later = now if isinstance(now, Positions) else reading(now)
+    assert has_moved(reading({TP: LOG}), later, "g") is moved
 
 
 Wait = Callable[..., tuple[int, dict[str, Any]]]
@@ -103,12 +133,14 @@ def test_it_waits_until_the_group_is_drained(broker: Broker, wait: Wait) -> None
     commit_all(servers, group, {tp: 7})
     code, finding = wait(group, 0)
     assert (code, finding["kind"]) == (1, "group not drained")
+    assert "readings" not in finding["what"]
     assert f"3 offsets to read in {tp}" in finding["what"]
     thread = threading.Timer(1.0, commit_all, (servers, group, {tp: 10}))
     thread.start()
     code, finding = wait(group, 60, "-X", "client.id=c")
     thread.join()
     assert (code, finding["kind"]) == (0, "group drained")
+    assert wait(group, 0)[0] == 0  # two readings, whatever the time
     assert f"--group {group} --consumer-property auto.offset.reset=none" in finding["fix"]
     assert "--consumer.config FILE" in finding["fix"]
     assert f'.option("startingOffsets", \'{{"{topic}":{{"0":10}}}}\')' in finding["fix"]
@@ -152,4 +184,4 @@ def test_the_checkpoint_must_agree(broker: Broker, wait: Wait, tmp_path: Path) -
     other = topics.create(partitions=1)
     files.plan(1, {tp: 10, TopicPartition(other, 0): 0})
     files.commit(1)
-    assert wait(group, 0, *option)[1]["kind"] == "group not drained"
+    assert "lacks partitions" in wait(group, 0, *option)[1]["what"]

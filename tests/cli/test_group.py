@@ -25,11 +25,10 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 from tests.broker import Broker, Release
 from tests.cli.commands import document_of, error_of, invoke
 from tests.conftest import kafka_version
-from tests.groups import commit_all, positions
+from tests.groups import await_assignment, commit_all, positions
 from tests.spark.checkpoint import writers
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique
-from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -162,7 +161,7 @@ def test_a_group_with_a_member_is_left_alone(groups: Groups) -> None:
     consumer.subscribe([topic])
     command = ["rewind", group, *groups.at, "--from-offsets", f'{{"{topic}":{{"0":0}}}}']
     with closing(consumer):
-        until(lambda: consumer.poll(0.1) or consumer.assignment())
+        await_assignment(consumer)
         for more in ([], QUICK):
             error = error_of("group", *command, *more)
             assert (error.exit_code, "the-member" in str(error)) == (1, True)

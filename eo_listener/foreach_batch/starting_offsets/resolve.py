@@ -131,8 +131,11 @@ def choose_for_group(
     partition without an offset in the origin stays as it is if the group has an offset (`covered`);
     if it holds none, `missing` decides, None to leave it. Raises as `choose` does.
     """
-    added = () if missing is None else (tp for tp in partitions if tp not in covered)
-    wanted = {*added, *(tp for tp in partitions if tp in origin.offsets)}
+    wanted = [
+        tp
+        for tp in partitions
+        if tp in origin.offsets or (missing is not None and tp not in covered)
+    ]
     chosen = choose(
         origin,
         wanted,

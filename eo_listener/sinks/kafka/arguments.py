@@ -176,7 +176,7 @@ def _refuse_together(group: str | None, dead_letters: str | None) -> None:
         raise SettingsError(
             "dead_letters= cannot be combined with transactions=False",
             cause=f"{_WHY} a batch refused for too many dead letters would leave rows behind",
-            fix="Filter such rows in the transform, and write them with a sink of their own: "
+            fix="Filter such rows out in the transform, and write them with a sink of their own: "
             "return [good, bad] for two sinks",
         )
 

@@ -155,7 +155,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
             f"{request.argument} cannot be used with {_SPECULATION}=true",
             cause="only the first copy of a task may send records: if another copy ends first, "
             "the whole batch is written again",
-            fix=f"Set {_SPECULATION}=false, or use {request.instead}",
+            fix=f"Set {_SPECULATION}=false; or: {request.instead}",
         )
     from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
 
@@ -176,7 +176,7 @@ def missing_members(transactions: JavaTransactions, request: Request) -> str | N
         raise SettingsError(
             f"{request.argument} cannot be used: {jvm_error.problem}",
             cause=jvm_error.cause,
-            fix=f"{jvm_error.fix}; or use {request.instead}",
+            fix=f"{jvm_error.fix}; or: {request.instead}",
         ) from error
 
 

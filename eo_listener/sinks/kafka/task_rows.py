@@ -104,7 +104,7 @@ class TaskRows:
     """The rows of one try of a batch. Raises SettingsError for columns.
 
     Columns of the identity do not choose a row's partition. `tasks` is the number of writers;
-    `timeout` is how many seconds to wait for those of a failed attempt, as `end_timeout` says.
+    `timeout` is how many seconds to wait for those of a failed try, as `end_timeout` says.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class TaskRows:
     def _written(self, target: RowsTarget, existing: Places) -> Sequence[TaskReport]:
         batch = uuid.uuid4().hex
         topics = [(name, topic.partitions) for name, topic in target.targets.topics.items()]
-        self._transactions.open_batch(batch, topics=topics, tasks=self._tasks)
+        self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=None)
         try:
             self._transactions.leave_out(batch, existing)
             fault_point("sink.copying")
@@ -217,12 +217,12 @@ class TaskRows:
             )
 
     def _await_end(self, batch: str) -> None:
-        """Wait until no task of the attempt can still send; report it if that takes too long."""
+        """Wait until no task of the try can still send; report it if that takes too long."""
         deadline = time.monotonic() + self._timeout
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:
                 logger.warning(
-                    "%s: tasks of a failed attempt are still running after %g s; rows that they "
+                    "%s: tasks of a failed try are still running after %g s; rows that they "
                     "send from now on may be duplicates, and are reported with the next batch",
                     self._label,
                     self._timeout,

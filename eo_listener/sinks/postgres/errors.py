@@ -30,7 +30,7 @@ _VALUES: Final = re.compile(
 """Parts of a text of class 22 that may be a value: quoted text, and bytes."""
 
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
-_POOLED: Final = "statement pooling mode"
+_POOLED: Final = "not allowed in statement pooling mode"
 _CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _WRONG: Final = (
     "authentication failed",

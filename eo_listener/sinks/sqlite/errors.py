@@ -60,7 +60,7 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
         "the user of the query may not write to the file or its folder",
         "Allow the user that runs the query to write to both",
     ),
-    "unable to open database": (
+    "open database file": (
         (
             "the user of the query may not write to the folder: SQLite keeps files next to the "
             "database"
@@ -135,7 +135,7 @@ _SAME_USER: Final = (
     "Run the command as the user that runs the query, or grant this user the permission"
 )
 _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
-    "unable to open database": (
+    "open database file": (
         (
             "this user may not read the file, or may not write to its folder, in which SQLite "
             "keeps the log"
@@ -171,12 +171,16 @@ def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -
     if is_busy(error):
         return lock_error(path, waited)
     explanations = {**_KNOWN, **_UNREADABLE} if reads else _KNOWN
-    parts = (part for part in explanations if part in str(error).lower())
-    cause, fix = next((explanations[part] for part in parts), (None, None))
+    reason: sqlite3.Error | sqlite3.Warning | str = error
+    cause = fix = None
+    if isinstance(error, sqlite3.IntegrityError):
+        reason = refusal_reason(error).redacted  # the text of a trigger may hold a row's values
+    else:
+        parts = (part for part in explanations if part in str(error).lower())
+        cause, fix = next((explanations[part] for part in parts), (None, None))
     if reads or cause is not None:
         verb = "read" if reads else "use"
-        return SinkError(f"cannot {verb} {path}: {error}", cause=cause, fix=fix)
-    reason = refusal_reason(error).redacted if isinstance(error, sqlite3.IntegrityError) else error
+        return SinkError(f"cannot {verb} {path}: {reason}", cause=cause, fix=fix)
     return SinkError(
         f"{path} did not accept the batch: {reason}", cause="nothing of it was written"
     )

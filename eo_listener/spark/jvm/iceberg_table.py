@@ -354,8 +354,10 @@ class IcebergTable:
             raise
 
     def _as_json(self, snapshot: Any) -> str | None:
+        if snapshot is None:
+            return None
         parser: Any = class_of(self._jvm, _SNAPSHOT)
-        return None if snapshot is None else str(parser.toJson(snapshot))
+        return str(parser.toJson(snapshot))
 
 
 def _summarized(append: Any, summary: Mapping[str, str]) -> Any:

@@ -41,6 +41,7 @@ def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         made.read_groups(reader)
     said = [record.getMessage().partition(". Fix")[0] for record in caplog.records]
     assert [one.partition(": ")[2] for one in said] == ["away\\x1b[31m", "refused", ""]
+    assert said[2].endswith(" can be read again")
 
 
 def test_the_first_error_is_raised_and_a_later_error_is_shown() -> None:

@@ -301,14 +301,14 @@ BUGS = (
     Bug(
         "first under a new name",
         "renamed",
-        ((_BatchCheck, "is_doubted", always(False)), (_BatchCheck, "has_doubled", always(False))),
+        ((_BatchCheck, "is_doubted", always(False)), (_BatchCheck, "find_doubled", always(False))),
     ),
     bug("own name alone is asked for", "renamed", MemorySink, "moved_by", always({})),
     bug("every batch a beginning", "emptied store", PlannedBatch, "began_at", _all_unread),
     bug("skipped offsets not recorded", "emptied, accepted", batch_guard, "is_late", always(False)),
     bug("moved head judged once", "overlap", BatchRunner, "_again", _foreign_at_once),
     bug("moved head judged twice", "alone", BatchRunner, "_written", _twice_at_most),
-    bug("renamed back, not looked up", "renamed twice", _BatchCheck, "has_doubled", always(False)),
+    bug("renamed back, not looked up", "renamed twice", _BatchCheck, "find_doubled", always(False)),
     bug("a foreign ledger taken for ours", "ledger and zombie", SinkWriter, "write", _not_foreign),
     *counted_bugs.BUGS,
 )
