@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import NamedTuple
 
+from confluent_kafka import Consumer
+
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
@@ -21,6 +23,16 @@ def positions(servers: str, group: str) -> dict[TopicPartition, Position]:
     """What a group holds. Raises KafkaError, as while its coordinator is only being made."""
     with closing(ClusterReader({"bootstrap.servers": servers})) as reader:
         return dict(reader.group(group))
+
+
+def await_assignment(consumer: Consumer) -> None:
+    """Poll until it is a member of its group."""
+
+    def joined() -> bool:
+        consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    until(joined)
 
 
 class Described(NamedTuple):

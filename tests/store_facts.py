@@ -90,6 +90,4 @@ def look_until(
         found = store.snapshot(group, partitions, timeout=8)
         return found if enough(found) else None
 
-    found = until(look, 30, despite=KafkaError)
-    assert found is not None
-    return found
+    return until(look, 30, despite=KafkaError)

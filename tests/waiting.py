@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 def until(
-    condition: Callable[[], _T],
+    condition: Callable[[], _T | None],
     seconds: float = 60.0,
     what: object = "it did not happen in time",
     *,

@@ -210,7 +210,7 @@ def test_what_it_has_is_committed_at_its_end(broker: Broker, ending: str) -> Non
 
 @pytest.mark.kafka
 def test_a_run_is_forgotten_when_it_is_committed(broker: Broker) -> None:
-    """Until its end is confirmed, another bridge could still be told of it."""
+    """With its last offsets in the group; `test_ended_runs` has what is kept until then."""
     topics = Topics(broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")
     topics.fill(topic, 9)

@@ -84,11 +84,9 @@ class CommitAttempt:
         return self._await(lambda event: event if isinstance(event, Committed) else None)
 
     def _await(self, found: Callable[[Event], _E | None]) -> _E:
-        one = until(
+        return until(
             lambda: next(filter(None, map(found, tuple(self.events))), None), 30, self.events
         )
-        assert one is not None
-        return one
 
 
 MODES = ("simple", "member", "transactional")

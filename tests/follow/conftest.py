@@ -10,14 +10,8 @@ from pyspark.sql import SparkSession
 from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark
-from tests.topics import Topics
 
 __all__ = ["spark"]  # a fixture, here for the tests of this folder
-
-
-@pytest.fixture
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.broker import Broker
 from tests.spark_session import spark
 from tests.topics import Topics
 
@@ -82,11 +81,6 @@ class Jobs:
 
     def checkpoint(self, name: str = "c") -> Path:
         return self.folder / name
-
-
-@pytest.fixture(scope="session")
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture

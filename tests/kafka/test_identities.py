@@ -27,7 +27,7 @@ from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
 from tests.conftest import kafka_version
-from tests.groups import insist, shown_state
+from tests.groups import await_assignment, insist, shown_state
 from tests.topics import Topics, in_transaction, unique
 from tests.waiting import until
 
@@ -167,14 +167,19 @@ def test_beside_a_consumer_of_the_same_group(
     """Simple commits are refused, transactions land, and a member shares the group."""
     consumer = Consumer({**place.properties(protocol), "group.id": place.group, "log_level": "0"})
     consumer.subscribe([place.topic])
-    until(lambda: consumer.poll(0.1) or consumer.assignment(), 30)
+    await_assignment(consumer)
     simple = opened("simple", place.properties())
     assert attempt(simple, place.group, place.at(3)) == {"UNKNOWN_MEMBER_ID"}
     assert place.held() == {}
     insist(opened("transactional", place.properties()), place.group, place.at(4))
     assert place.held() == place.at(4)
     member = opened("member", place.properties(protocol))
-    until(lambda: consumer.poll(0.1) or attempt(member, place.group, place.at(5)) == {None})
+
+    def committed() -> bool:
+        consumer.poll(0.1)  # it takes part in the rebalance
+        return attempt(member, place.group, place.at(5)) == {None}
+
+    until(committed)
     assert place.held() == place.at(5)
     assert place.state()[1] == 2
     consumer.close()

@@ -15,7 +15,6 @@ from tests.broker import Broker
 from tests.listener.queries import Queries
 from tests.spark_session import spark
 from tests.threads import none_left
-from tests.topics import Topics
 
 __all__ = ["spark"]  # a fixture, here for the tests of this folder
 
@@ -63,11 +62,6 @@ def recording(spark: SparkSession) -> Iterator[Recording]:
 def listener(recording: Recording) -> OffsetCommitListener:
     """A listener with default settings, whose events are recorded."""
     return recording.observed()
-
-
-@pytest.fixture
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from eo_listener import OffsetCommitListener
 from eo_listener.events import CommitFailed, Committed
 from tests.broker import Broker
-from tests.groups import total
+from tests.groups import await_assignment, total
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -153,12 +153,7 @@ def test_a_group_with_members_is_refused_and_explained(
     topics.fill(topic, 20)
     consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": group})
     consumer.subscribe([topic])
-
-    def joined() -> bool:
-        consumer.poll(0.2)
-        return bool(consumer.assignment())
-
-    until(joined)
+    await_assignment(consumer)
     with caplog.at_level(logging.INFO, "eo_listener"):
         queries.drain(queries.read(subscribe=topic, eo__commit__group=group))
         assert not listener.flush(10)

@@ -132,9 +132,6 @@ def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
         query.stop()
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
 def test_a_listener_serves_its_numbers(
     recording: Recording, queries: Queries, topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,10 +19,9 @@ from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.preflight.findings import CheckFinding, to_act_on
 from tests.broker import Broker
 from tests.conftest import kafka_version
-from tests.groups import commit
+from tests.groups import await_assignment, commit
 from tests.preflight.checking import check, check_sink
 from tests.topics import Topics, unique
-from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -43,7 +42,7 @@ def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterat
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     consumer.subscribe([topic])
     with closing(consumer):
-        until(lambda: consumer.poll(0.1) or consumer.assignment(), 30)
+        await_assignment(consumer)
         yield consumer
 
 

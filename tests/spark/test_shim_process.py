@@ -111,7 +111,7 @@ def test_one_that_is_not_there() -> None:
 OTHERS = ["jackson-annotations", "jackson-core", "jackson-databind", "slf4j-api"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark, no Kafka, and no cache of Ivy."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -131,6 +131,7 @@ def others() -> list[str]:
     return [f"{name}-2.0.jar" for name in OTHERS]
 
 
+@pytest.mark.usefixtures("nothing_there")
 def test_the_libs_of_kafka(tmp_path: Path) -> None:
     """The newest client, by its numbers; no sources, no tests, and nothing else of the folder."""
     files = ["kafka-clients-3.9.0.jar", "kafka-clients-3.10.1.jar", "kafka-clients-4.0-test.jar"]
@@ -139,6 +140,7 @@ def test_the_libs_of_kafka(tmp_path: Path) -> None:
     assert found == ["kafka-clients-3.10.1.jar", *others()]
 
 
+@pytest.mark.usefixtures("nothing_there")
 def test_what_spark_has_resolved(tmp_path: Path) -> None:
     """The client is in Ivy's folder, and the rest among Spark's own jars."""
     put(tmp_path / "spark/jars", *others())
@@ -149,6 +151,7 @@ def test_what_spark_has_resolved(tmp_path: Path) -> None:
     assert kafka_clients()[0] == own / "kafka-clients-3.4.1.jar", "Spark's own goes first"
 
 
+@pytest.mark.usefixtures("nothing_there")
 def test_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The places are named, and the option."""
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "kafka"))

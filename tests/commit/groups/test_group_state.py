@@ -515,6 +515,8 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
 def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafka, list[int]]:
     """A group of so many partitions, served until all is done, and the size of each request.
 
+    A snapshot's size is negative, a commit's positive.
+
     A request of more than `refused_over` partitions is refused as too large.
     """
     kafka = Kafka()
@@ -525,6 +527,7 @@ def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafk
         request = group_state.next(float(now))
         if isinstance(request, SnapshotRequest):
             assert len(request.partitions) <= SNAPSHOT_PARTITIONS
+            sizes.append(-len(request.partitions))
             group_state.shown(request, float(now))
         elif request is not None:
             sizes.append(len(request.positions))
@@ -541,7 +544,8 @@ def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
     """Snapshots and commits are bounded, each is answered by itself, and nothing is left out."""
     group_state, sizes = wide(4500)
     assert group_state.kafka.held == many(4500)
-    assert sizes == [MAX_PART] * 4 + [500]
+    whole = [-SNAPSHOT_PARTITIONS, MAX_PART, MAX_PART]
+    assert sizes == [*whole, *whole, -500, 500]
 
 
 def test_long_names_make_smaller_parts() -> None:
@@ -562,10 +566,9 @@ def test_a_broker_that_takes_less_is_sent_less() -> None:
     """What is too large for its record batches is halved, and all lands in the end."""
     group_state, sizes = wide(2000, refused_over=300)
     assert group_state.kafka.held == many(2000)
-    assert sizes[:3] == [1000, 500, 250]
-    assert set(sizes[3:]) == {250}
+    assert sizes == [-2000, 1000, 500, 250, 250, -1500, *[250] * 6]
     group_state, sizes = wide(200, refused_over=MIN_PART)
-    assert sizes == [200, 100, *[MIN_PART] * 4]
+    assert sizes == [-200, 200, -200, 100, MIN_PART, MIN_PART, -100, MIN_PART, MIN_PART]
 
 
 def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -583,7 +586,7 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sendable", "next_try"):
         monkeypatch.setattr(PartitionState, name, counted(getattr(PartitionState, name)))
     group_state, sizes = wide(20 * MAX_PART)
-    assert sizes == [MAX_PART] * 20
+    assert sizes == [-SNAPSHOT_PARTITIONS, MAX_PART, MAX_PART] * 10
     assert group_state.kafka.held == many(20 * MAX_PART)
     assert asked <= 8 * 20 * MAX_PART
 

@@ -19,6 +19,7 @@ from eo_listener.events import (
     ViolationKind,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.protocols import LivePosition
 from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import (
     HOUR,
@@ -183,6 +184,14 @@ def begun(opened: list[MemoryTracking]) -> Begun:
     return begin
 
 
+def restarted(tracking: MemoryTracking, ended: LivePosition, begun: LivePosition) -> None:
+    """A run is over, and its successor has begun; nobody was told of the end."""
+    tracking.queries.positions |= {"r1": ended, "r2": begun}
+    tracking.queries.ended_runs.add("r1")
+    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
+    tracking.pass_until(20.0, since=12.0)
+
+
 def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
     """Let events of ten records each come; where the group is after each of them."""
     held = []
@@ -222,10 +231,7 @@ def test_events_of_a_run_that_was_started_again_come_late(
 ) -> None:
     """They are judged, hold up nobody, and bring no run back."""
     tracking = begun(on_rewind)
-    tracking.queries.positions |= {"r1": position(4, 50), "r2": position(4, 50)}
-    tracking.queries.ended_runs.add("r1")
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
-    tracking.pass_until(20.0, since=12.0)
+    restarted(tracking, position(4, 50), position(4, 50))
     assert tracking.held == 50
     assert late(tracking, 20.0, 1, 2, 3) == [50, 50, 50]
     tracking.hear(20.5, event(5, 50, 60, run="r2"))
@@ -245,10 +251,7 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
 ) -> None:
     """It ends where its run's last position was, which was offered when the run had ended."""
     tracking = begun(on_rewind)
-    tracking.queries.positions |= {"r1": position(1, 20), "r2": position(2, 30)}
-    tracking.queries.ended_runs.add("r1")
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
-    tracking.pass_until(20.0, since=12.0)
+    restarted(tracking, position(1, 20), position(2, 30))
     assert tracking.held == 30
     assert late(tracking, 20.0, 1) == [30]
     assert not tracking.of(CommitRefused)

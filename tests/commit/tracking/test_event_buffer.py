@@ -8,6 +8,7 @@ import pytest
 
 from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Idle, Started
 from eo_listener.errors import FormatError
+from eo_listener.events import ViolationKind
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import event
@@ -110,6 +111,17 @@ def test_an_event_that_comes_twice_is_one_event(again: Progress) -> None:
     assert events.newest == event(2, 10, 15)
     assert (events.wrong, events.missed) == ([], [])
     assert buffered.repeated == again
+
+
+def test_a_batch_of_the_same_number_with_other_offsets_is_judged() -> None:
+    """Only what was seen before is left out."""
+    buffer = EventBuffer()
+    buffer.add(event(0, None, 5))
+    buffer.add(event(0, 3, 8))
+    buffered = buffer.take()
+    ((batch, source, violations),) = buffered.runs[0].wrong
+    assert (batch, source, [one.kind for one in violations]) == (0, 0, [ViolationKind.REPEAT])
+    assert buffered.repeated is None
 
 
 def test_of_a_run_with_nothing_but_faults_the_first_are_kept() -> None:

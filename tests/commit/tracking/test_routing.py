@@ -433,12 +433,16 @@ class TestSettings:
             rules_of(template=group)
 
     @pytest.mark.parametrize(
-        "given", ["my-group", {"my-group"}, ["q", "g"], None, {"q": None}, {"q": {"t": 5}}]
+        ("groups", "text"),
+        [
+            *((wrong, "group_template") for wrong in ("my-group", {"my-group"}, ["q", "g"], None)),
+            *((wrong, "consumer group") for wrong in ({"q": None}, {"q": {"t": 5}})),
+        ],
     )
-    def test_groups_that_are_no_mapping_of_names_are_refused(self, given: Any) -> None:
+    def test_groups_that_are_no_mapping_of_names_are_refused(self, groups: Any, text: str) -> None:
         """A single group for all is a template."""
-        with pytest.raises(SettingsError, match="group"):
-            rules_of(given)
+        with pytest.raises(SettingsError, match=text):
+            rules_of(groups)
 
     @pytest.mark.parametrize(
         "template",

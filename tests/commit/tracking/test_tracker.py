@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Idle, Started
+from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -22,6 +24,7 @@ from eo_listener.events import (
     SourceIgnored,
     ViolationKind,
 )
+from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets
 from tests.commit.tracking.memory_tracking import (
@@ -351,6 +354,25 @@ def test_two_queries_on_one_partition_are_reported_once(tracking: MemoryTracking
     (told,) = tracking.of(PartitionsShared)
     assert (told.group, told.partitions, told.readers) == ("g", (P0,), ("q1", "q2"))
     assert all(tracking.events)  # nothing is told of nothing
+    tracking.hear(4.0, event(2, 11, 20))
+    assert tracking.held == 11
+    tracking.end(5.0, "r2")
+    assert tracking.held == 20  # the query that was held up goes on, without news of its own
+
+
+def test_an_event_is_routed_once(tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the check of its sequence, the commit and the report together."""
+    routed: list[int] = []
+    route = GroupRouting.route
+
+    def counted(self: GroupRouting, progress: Progress, options: Any) -> Any:
+        routed.append(progress.batch_id)
+        return route(self, progress, options)
+
+    monkeypatch.setattr(GroupRouting, "route", counted)
+    for batch, start in enumerate((None, 7, 20)):
+        tracking.hear(0.01 * batch, event(batch, start, 5 + (start or 0)))
+    assert routed == [0, 1, 2]
 
 
 # Faults of ours, and bounds

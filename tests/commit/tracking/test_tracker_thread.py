@@ -53,6 +53,7 @@ class Routed:
     def left(self) -> set[tuple[str, str]]:
         """The query and the batch of what was said to be lost."""
         lost = [told for told in self.events if isinstance(told, InternalError)]
+        assert all("did not answer" in told.problem for told in lost)
         return {(told.where, told.problem[:8]) for told in lost}
 
 

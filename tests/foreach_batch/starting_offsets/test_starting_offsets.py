@@ -24,16 +24,10 @@ from eo_listener.errors import (
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.offsets import Position, TopicPartition
-from tests.broker import Broker
 from tests.foreach_batch.starting_offsets.test_arguments import ledger
 from tests.topics import Topics, unique
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def topics(broker: Broker) -> Topics:
-    return Topics(broker.bootstrap_servers)
 
 
 def started(topics: Topics, /, **given: Any) -> dict[str, dict[str, int]]:

@@ -136,7 +136,6 @@ class Coordinator:
     producer: ProducerEpoch | None = None
     partitions: frozenset[TopicPartition] = frozenset()
     ids: int = 0
-    inits: int = 0
 
     def init(self) -> ProducerEpoch | None:
         """InitProducerId; None where the client has to ask again."""

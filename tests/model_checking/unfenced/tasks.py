@@ -37,7 +37,7 @@ class Tasks:
         self.there: Places = {}
         self.in_flight: tuple[int, Row] | None = None
 
-    def open_batch(self, batch: str, *, topics: Any, tasks: int) -> None:
+    def open_batch(self, batch: str, *, topics: Any, tasks: int, transaction: None) -> None:
         self.found = []
 
     def leave_out(self, batch: str, identities: Places) -> None:

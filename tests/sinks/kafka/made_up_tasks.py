@@ -107,7 +107,7 @@ class MadeUpTasks:
     def missing(self) -> None:
         """Any kafka-clients will do."""
 
-    def open_batch(self, batch: str, *, topics: Any, tasks: int) -> None:
+    def open_batch(self, batch: str, *, topics: Any, tasks: int, transaction: None) -> None:
         self.found = []
 
     def leave_out(self, batch: str, identities: Places) -> None:

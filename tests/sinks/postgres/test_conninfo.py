@@ -91,6 +91,8 @@ def test_no_secret_is_shown(
         use()
     said = [(repr(one), one.label, one.key, repr(one._kept.access)) for one in sinks]
     assert type(failed.value) is error
+    if given.endswith("crethid7q@127.0.0.1:1/x"):
+        assert "%XX" in str(failed.value.fix)
     for text in (str(said), *traceback.format_exception(failed.value), caplog.text):
         assert "s3" not in text
         assert "hid7q" not in text
@@ -143,8 +145,8 @@ def test_a_place_is_where_libpq_connects(
 @pytest.mark.parametrize(
     ("user", "database", "said"),
     [
-        ("postgres", "nosuch", "nosuch"),
-        ("nobody", "postgres", "nobody"),
+        ("postgres", "nosuch", 'database "nosuch"'),
+        ("nobody", "postgres", 'role "nobody"'),
         ("checked:wrong", "postgres", 'user "checked"'),
     ],
 )

@@ -9,7 +9,14 @@ import pytest
 from psycopg import errors
 
 from eo_listener.errors import RetriableSinkError, SinkError
-from eo_listener.sinks.postgres.errors import lost, on_standby, reason, translated, unreachable
+from eo_listener.sinks.postgres.errors import (
+    _POOLED,
+    lost,
+    on_standby,
+    reason,
+    translated,
+    unreachable,
+)
 
 REACH = 'connection to server at "h", port 5432 failed: '
 TRANSIENT = """\
@@ -91,7 +98,7 @@ def test_states_that_stay(state: str, fix: str) -> None:
 
 def test_statement_mode_of_a_pooler_is_refused() -> None:
     """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
-    said = errors.ProtocolViolation("transaction blocks not allowed in statement pooling mode")
+    said = errors.ProtocolViolation(f"transaction blocks {_POOLED}")
     error = translated(said, "the table", "writing")
     assert type(error) is SinkError
     assert "pool_mode = session" in str(error)

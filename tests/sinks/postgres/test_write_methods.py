@@ -225,7 +225,7 @@ PROGRAM = """
 import json, sys
 from eo_listener.errors import EoListenerError
 from eo_listener.sinks.postgres import PostgresSink
-from tests.sinks.postgres.course import Database, next_entry
+from tests.sinks.postgres.course import next_entry
 from eo_listener.testing.made_up_entries import plan_of
 from tests.spark_session import builder
 dsn, hidden = sys.argv[1:]
@@ -286,7 +286,7 @@ def test_executors_without_psycopg(db: Database, tmp_path: Path) -> None:
 BIG = """
 import sys
 from eo_listener.sinks.postgres import PostgresSink
-from tests.sinks.postgres.course import Database, next_entry
+from tests.sinks.postgres.course import next_entry
 from eo_listener.testing.made_up_entries import plan_of
 from tests.spark_session import builder
 dsn, write_method, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])

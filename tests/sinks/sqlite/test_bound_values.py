@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from eo_listener.sinks.sqlite.errors import Holder
 from eo_listener.sinks.sqlite.types import affinity, flaws, keeps
 
 ZONED = pa.timestamp("us", "Europe/Berlin")
-MOMENT = datetime(2024, 10, 27, 0, 30, 0, 123456, tzinfo=timezone.utc)
 YEAR_10000 = 253_402_300_800_000_000  # in microseconds
 YEAR_0 = -62_135_596_800_000_001
 
@@ -92,6 +90,7 @@ def test_a_lock_is_recognised_by_its_text(text: str) -> None:
         ("database or disk is full", "disk is full"),
         ("attempt to write a readonly database", "may not write to"),
         ("unable to open database file", "write to the folder"),
+        ("unable to open database: other.db", "nothing of it"),
         ("disk I/O error", "disk failed"),
         ("no such column: x", "nothing of it"),
     ],

@@ -29,7 +29,7 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
-from tests.groups import insist
+from tests.groups import await_assignment, insist
 from tests.store_facts import (
     at,
     test_a_snapshot_leaves_out_what_does_not_exist,
@@ -134,7 +134,7 @@ def test_a_group_with_members_refuses(
     )
     try:
         consumer.subscribe([topic])
-        until(lambda: consumer.poll(0.1) or consumer.assignment(), 30)
+        await_assignment(consumer)
         with pytest.raises(KafkaError) as refused:
             store.commit(group, at(3, T(topic, 0), T(topic, 1)), timeout=8)
         assert refused.value.code == "UNKNOWN_MEMBER_ID"
