@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ from eo_listener.model.ledger_place import place_of
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
 from eo_listener.offsets import TopicPartition
+from eo_listener.spark.computed_rows import cached_rows, computed_rows
 
 logger = logging.getLogger("eo_listener")
 
@@ -53,20 +54,13 @@ class DataFrames:
             for kind in type(output).__mro__
         )
 
-    def hold(self, frame: Any) -> Any:
-        """Keep the rows in memory and on disk once they are computed; return the frame to use."""
-        return self.replan(frame.persist())
+    def cached(self, frame: Any) -> AbstractContextManager[None]:
+        """Cache the rows of `frame` while several frames made of it are computed."""
+        return cached_rows(frame)
 
-    def replan(self, frame: Any) -> Any:
-        """Plan it again: a frame that has run keeps its plan, and sees no cache that came later."""
-        return frame.select("*")
-
-    def release(self, frame: Any) -> None:
-        """Release a frame that `hold` was given. Raises nothing: it is called after errors too."""
-        try:
-            frame.unpersist()
-        except Exception:  # an earlier error counts more, and Spark ends what is left
-            logger.debug("a batch's cached rows could not be released", exc_info=True)
+    def computed(self, frame: Any) -> AbstractContextManager[Any]:
+        """Compute the rows of `frame` once, and yield the frame to use."""
+        return computed_rows(frame)
 
     def discard(self, frame: Any) -> None:
         """Compute all rows, and keep none."""
@@ -353,22 +347,27 @@ class BatchRunner:
     def _outputs(
         self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
     ) -> Iterator[Sequence[Any]]:
-        """The frames to write, one a sink; computed once if several sinks need them."""
+        """Yield the frames to write, one for each sink.
+
+        If several sinks need theirs, all rows are computed before the first is written: a frame
+        may read a table that an earlier sink writes.
+        """
         outputs = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(outputs, list | tuple)
         self._check_outputs(outputs if several else [outputs], several=several)
+        outputs = list(outputs) if several else [outputs] * len(self._sinks)
         if len(due) == 1:
-            yield outputs if several else [outputs] * len(self._sinks)
+            yield outputs
             return
-        reused = frame if several else outputs
-        cached = self._frames.hold(reused)
-        try:
+        with ExitStack() as computed, ExitStack() as inputs:
             if several:
-                yield [self._frames.replan(output) for output in outputs]
-            else:
-                yield [cached] * len(self._sinks)
-        finally:
-            self._frames.release(reused)
+                inputs.enter_context(self._frames.cached(frame))
+            rows: dict[int, Any] = {}
+            for output in (outputs[task.index] for task in due):
+                if id(output) not in rows:
+                    rows[id(output)] = computed.enter_context(self._frames.computed(output))
+            inputs.close()
+            yield [rows.get(id(output), output) for output in outputs]
 
     def _check_outputs(self, outputs: Sequence[Any], *, several: bool) -> None:
         """Raise SettingsError if a sink would not get exactly one DataFrame."""

@@ -14,6 +14,7 @@ from eo_listener.sinks.arrow_rows import LOST, rows_lost
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
+from eo_listener.spark.computed_rows import computed_rows
 from eo_listener.spark.jvm.calls import FAILURES, thrown
 
 if TYPE_CHECKING:
@@ -36,17 +37,15 @@ def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
     Raises RetriableSinkError if one of these has ended before; nothing must be written then unless
     OutcomeUnknownError is raised inside.
     """
-    computed = frame.localCheckpoint()
-    try:
-        yield computed
-    except OutcomeUnknownError:
-        raise
-    except Exception as error:
-        if not _is_of_lost_rows(error):
+    with computed_rows(frame) as computed:
+        try:
+            yield computed
+        except OutcomeUnknownError:
             raise
-        raise rows_lost("rows of the batch were lost before all were written") from error
-    finally:
-        _release(computed)
+        except Exception as error:
+            if not _is_of_lost_rows(error):
+                raise
+            raise rows_lost("rows of the batch were lost before all were written") from error
 
 
 @contextmanager
@@ -59,7 +58,7 @@ def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
         finally:
             try:
                 frame.sparkSession.catalog.dropTempView(view)
-            except FAILURES:  # as below
+            except FAILURES:  # an earlier error counts more
                 logger.debug("the view %s could not be dropped", view, exc_info=True)
 
 
@@ -108,10 +107,3 @@ def _is_of_lost_rows(error: BaseException) -> bool:
             return True
         cause = None if cause.__cause__ is cause else cause.__cause__
     return False
-
-
-def _release(computed: DataFrame) -> None:
-    try:
-        computed._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
-    except FAILURES:  # an earlier error counts more, and Spark drops them in the end
-        logger.debug("the rows of a batch could not be dropped", exc_info=True)

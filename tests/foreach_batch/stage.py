@@ -53,21 +53,23 @@ class ListFrames(DataFrames):
         """Whether it is a Frame."""
         return isinstance(made, Frame)
 
-    def replan(self, frame: Frame) -> Frame:
+    @contextmanager
+    def cached(self, frame: Frame) -> Iterator[None]:
         """Note it."""
-        self.log.append("replan")
-        return frame
-
-    def hold(self, frame: Frame) -> Frame:
-        """Mark it as held."""
-        self.log.append("hold")
-        frame.held = True
-        return frame
-
-    def release(self, frame: Frame) -> None:
-        """Unmark it."""
+        self.log.append("cache")
+        yield
         self.log.append("release")
-        frame.held = False
+
+    @contextmanager
+    def computed(self, frame: Frame) -> Iterator[Frame]:
+        """Compute it, as a frame of its own."""
+        self.log.append("compute")
+        computed = Frame(frame.collect(), computed=1, held=True)
+        try:
+            yield computed
+        finally:
+            self.log.append("release")
+            computed.held = False
 
     def discard(self, frame: Frame) -> None:
         """Compute it."""

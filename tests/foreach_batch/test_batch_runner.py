@@ -350,12 +350,12 @@ def test_only_the_sink_that_lacks_a_batch_gets_it() -> None:
     frame = stage.run(0)
     assert (len(sinks[0].rows), len(sinks[1].rows)) == (3, 3)
     assert frame.computed == 1
-    assert stage.frames.log == ["hold", "release"]  # of the first run; the second needs none
+    assert stage.frames.log == ["compute", "release"]  # of the first run; the second needs none
     assert [type(event).__name__ for event in stage.events] == ["BatchReplayed", "BatchApplied"]
 
 
 def test_two_sinks_compute_the_frame_once() -> None:
-    """It is held while both are written, and released also after an error."""
+    """Its rows are kept while both are written, and released also after an error."""
     stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
     made: list[Frame] = []
 
@@ -365,15 +365,14 @@ def test_two_sinks_compute_the_frame_once() -> None:
 
     stage.run(0, transform=transform)
     assert made[0].computed == 1
-    assert not made[0].held
     stage.sinks[1].faults.append(SinkFault.REFUSED)  # type: ignore[attr-defined]  # a MemorySink
     with pytest.raises(SinkError):
         stage.run(1, transform=transform)
-    assert stage.frames.log == ["hold", "release"] * 2
+    assert stage.frames.log == ["compute", "release"] * 2
 
 
 def test_a_transform_may_make_a_frame_for_each_sink() -> None:
-    """A list goes to the sinks in their order, and the batch's own frame is held."""
+    """A list goes to the sinks in their order; each is computed before the first is written."""
     stage = stage_of(MemorySink(key="a"), MemorySink(key="b"))
 
     def transform(frame: Frame, plan: Any) -> list[Frame]:
@@ -382,8 +381,7 @@ def test_a_transform_may_make_a_frame_for_each_sink() -> None:
     frame = frame_of(TWO[0])
     stage.batches(transform=transform).run(frame, 0)
     assert rows_of(stage) == [1, 2]
-    assert not frame.held
-    assert stage.frames.log == ["hold", "replan", "replan", "release"]
+    assert stage.frames.log == ["cache", "compute", "compute", "release", "release", "release"]
     wrong: Any
     for wrong in ([frame], (frame,) * 3, None, "rows", [frame, None], [frame, [1]], iter([])):
         with pytest.raises(SettingsError, match="2 sinks"):

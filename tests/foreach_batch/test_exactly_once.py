@@ -175,9 +175,11 @@ def test_what_is_wrong_is_said_first(
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bool) -> None:
-    """Rows are computed once for two sinks, though the transform has looked at them before."""
+    """Rows are computed once for two sinks, though the transform has looked at them before.
+
+    A DataFrame that the user has cached stays cached.
+    """
     topic = topics.create(partitions=1)
-    topics.fill(topic, 10)
     one, two = MemorySink(key="one"), MemorySink(key="two")
     computed = jobs.spark.sparkContext.accumulator(0)
 
@@ -192,9 +194,21 @@ def test_a_frame_that_has_run_is_held_too(jobs: Jobs, topics: Topics, listed: bo
         return made if listed else made[0]
 
     data = jobs.read(topic).withColumn("value", F.udf(counted, "string", useArrow=False)("value"))
-    jobs.drain(data, exactly_once(one, two, transform=transform))
-    assert values(one) == values(two) == list(range(10))
-    assert computed.value == 10
+    write, cached = exactly_once(one, two, transform=transform), []
+
+    def function(frame: DataFrame, batch_id: int) -> None:
+        if batch_id:
+            frame.persist()
+        write(frame, batch_id)
+        cached.append(frame.storageLevel.useMemory)
+        frame.unpersist()
+
+    for batch in range(2):
+        topics.fill(topic, 10)
+        jobs.drain(data, function)
+        assert values(one) == values(two) == sorted([*range(10)] * (batch + 1))
+        assert computed.value == (0 if batch else 10)
+    assert cached == [False, True]
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, LEFT_SOCKETS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -84,8 +85,4 @@ class ArrowFrames(DataFrames):
     def is_frame(self, made: Any) -> bool:
         return isinstance(made, ArrowFrame)
 
-    def hold(self, frame: ArrowFrame) -> ArrowFrame:
-        return frame
-
-    def release(self, frame: ArrowFrame) -> None:
-        pass
+    cached = computed = nullcontext  # type: ignore[assignment]  # they hold nothing

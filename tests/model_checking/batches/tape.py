@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,14 +123,11 @@ class Tape(DataFrames):
     def is_frame(self, made: Any) -> bool:
         return made is self
 
-    def hold(self, frame: Any) -> Any:
-        return frame
+    def cached(self, frame: Any) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    def replan(self, frame: Any) -> Any:
-        return frame
-
-    def release(self, frame: Any) -> None:
-        pass
+    def computed(self, frame: Any) -> AbstractContextManager[Any]:
+        return nullcontext(frame)
 
     def discard(self, frame: Any) -> None:
         frame.collect()

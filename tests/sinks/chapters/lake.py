@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import exactly_once, starting_offsets
 from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import ExitCode
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.preflight.findings import CheckFinding
+from eo_listener.testing import MemorySink
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
@@ -229,6 +230,29 @@ class TablesOfQueries:
         found = store.session().sql(query).collect()
         assert len({(row[0], row[1]) for row in found}) == len(found) == 90
         assert Counter(int(row[2]) for row in found) == dict.fromkeys(range(30), 3)
+
+    def test_a_transform_reads_the_table_of_an_earlier_sink(
+        self, store: LakeStore, broker: Broker, tmp_path: Path
+    ) -> None:
+        """Every row is new to all sinks, by one DataFrame or by two: a later sink lacks none."""
+        topics = Topics(broker.bootstrap_servers)
+        topic, jobs = topics.create(), Jobs(store.spark, topics, tmp_path)
+        sinks = [store.sink(), MemorySink()]
+        topics.fill(topic, 10)
+        jobs.drain(jobs.read(topic), exactly_once(*sinks))
+
+        def new_rows(frame: DataFrame, _: object) -> DataFrame:
+            table = frame.sparkSession.table(store.table)
+            return frame.join(table, ["partition", "offset"], "left_anti").select(*frame.columns)
+
+        def twice(frame: DataFrame, plan: object) -> list[DataFrame]:
+            return [new_rows(frame, plan), new_rows(frame, plan)]
+
+        for transform in (new_rows, twice):
+            topics.fill(topic, 10)
+            jobs.drain(jobs.read(topic), exactly_once(*sinks, transform=transform))
+        assert store.session().table(store.table).count() == 30
+        assert len(sinks[1].rows) == 30
 
     def test_a_lost_and_a_doubled_row_are_named(
         self, store: LakeStore, broker: Broker, capsys: pytest.CaptureFixture[str]

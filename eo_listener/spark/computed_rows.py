@@ -1,0 +1,60 @@
+"""Rows that Spark computes once, and whose lineage is cut.
+
+`persist()` is no copy: Spark drops the rows of a cached frame when a table that its plan reads is
+written, and computes lost rows again. Rows with a cut lineage can be lost, but never change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from eo_listener.errors import SettingsError
+
+logger = logging.getLogger("eo_listener")
+
+
+@contextmanager
+def computed_rows(frame: Any) -> Iterator[Any]:
+    """Compute the rows of `frame`, yield them as a frame, and have the executors keep them.
+
+    Raises SettingsError under Spark Connect 3.5, which cannot do that.
+    """
+    try:
+        # A frame that has run keeps its plan; a new plan uses what has been cached since.
+        computed = frame.select("*").localCheckpoint()
+    except NotImplementedError as error:
+        raise SettingsError(
+            "Spark Connect 3.5 cannot compute the rows of a batch once",
+            cause="its DataFrame has no localCheckpoint()",
+            fix="Use Spark 4.0 or later, or run the query without Spark Connect",
+        ) from error
+    try:
+        yield computed
+    finally:
+        try:
+            computed._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
+        except Exception:  # an earlier error counts more, and Spark drops the rows in the end
+            logger.debug("the rows of a batch could not be dropped", exc_info=True)
+
+
+@contextmanager
+def cached_rows(frame: Any) -> Iterator[None]:
+    """Cache the rows of `frame`, so that several frames made of it read the source once.
+
+    A frame that the user has cached stays cached.
+    """
+    level = frame.storageLevel
+    if level.useMemory or level.useDisk:
+        yield
+        return
+    frame.persist()
+    try:
+        yield
+    finally:
+        try:
+            frame.unpersist()
+        except Exception:  # as above
+            logger.debug("a batch's cached rows could not be released", exc_info=True)
