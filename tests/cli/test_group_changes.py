@@ -97,7 +97,8 @@ def test_a_full_disk_leaves_the_file_before(tmp_path: Path) -> None:
 def test_an_export_goes_where_it_is_sent(tmp_path: Path) -> None:
     """Through a link to its file, with the rights it has; and to a device."""
     file, link = tmp_path / "offsets.csv", tmp_path / "link"
-    file.touch(mode=0o640)
+    file.touch()
+    file.chmod(0o640)
     link.symlink_to(file)
     _write(link, "t,0,6\n")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("t,0,6\n", 0o640)

@@ -98,7 +98,13 @@ class BatchCommit:
         self._check_columns(columns, {})
         check_no_number(self._session)
         try:
-            create(self._frame, self._target, self._connection.reference, columns)
+            create(
+                self._frame,
+                self._target,
+                self._connection.reference,
+                self._connection.place,
+                columns,
+            )
         except SettingsError:
             raise
         except Exception as error:  # noqa: BLE001  # of Delta: another driver may have made it

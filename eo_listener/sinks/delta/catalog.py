@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.errors import SettingsError
+from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.spark_columns import columns_of, is_padded, quoted
-from eo_listener.spark.jvm.delta_log import LOG_STORE
+from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -42,21 +42,35 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
     }
 
 
-def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
-    """Make the table, empty, with these columns of `frame`, by a commit of its own.
+def create(
+    frame: DataFrame, target: Target, reference: str, location: str | None, columns: Iterable[str]
+) -> None:
+    """Create the table, empty, with these columns of `frame`, by a commit of its own.
 
-    Raises SettingsError without `create=`, and Spark's error, also if another program has since
-    created it.
+    `location` is that of a path. Raises SettingsError without `create=` and if the path has other
+    files, JvmError, and Spark's error, also if another program has since created the table.
     """
     if not target.create:
         raise SettingsError(
             f"table {reference} does not exist, and create=False",
             fix=f"Create it: CREATE TABLE {reference} (...) USING delta",
         )
-    writer = _empty(frame, columns).writeTo(reference).using("delta")
-    if target.partition_by:
-        writer = writer.partitionedBy(*(F.col(quoted(name)) for name in target.partition_by))
-    writer.create()
+    empty, partitions = _empty(frame, columns), target.partition_by
+    if location is not None:
+        if files := other_files(frame.sparkSession, location):
+            raise SettingsError(
+                f"{target.label} cannot be created: its folder has other files ({few(files)})",
+                fix="Name an empty folder; or create the table, for example from Parquet files: "
+                f"CONVERT TO DELTA parquet.{quoted(location)}",
+            )
+        # Spark's CREATE TABLE would refuse the log without a commit that a killed driver leaves.
+        writer = empty.write.format("delta").mode("errorifexists")
+        (writer.partitionBy(*partitions) if partitions else writer).save(location)
+        return
+    table = empty.writeTo(reference).using("delta")
+    if partitions:
+        table = table.partitionedBy(*(F.col(quoted(name)) for name in partitions))
+    table.create()
 
 
 def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None:

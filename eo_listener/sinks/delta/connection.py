@@ -122,6 +122,11 @@ class Connection:
         """The table as Spark's SQL names it, once it was looked for."""
         return self._target.reference(self._place, self._database)
 
+    @property
+    def place(self) -> str | None:
+        """The location of a path, once the table was looked for; None for a table by its name."""
+        return self._place
+
     def session(self) -> SparkSession:
         """The session to use if no batch brings one. Raises SettingsError without any."""
         session = delta_log.session_here()

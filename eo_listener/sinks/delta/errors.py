@@ -32,7 +32,7 @@ _FEATURES: Final = (
     "org.apache.spark.sql.delta.actions.InvalidProtocolVersionException",
 )
 _CONSTRAINT: Final = "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException"
-_MADE: Final = ".TableAlreadyExistsException"
+_NOT_EMPTY: Final = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _READ: Final = "[FAILED_READ_FILE"
 _OF_TASKS: Final = (  # no task commits
     "Job aborted due to stage failure",  # Spark's DAGScheduler; Spark 4 leaves it out before these
@@ -67,13 +67,14 @@ def explained(error: Exception, label: str) -> Exception:
             fix="Nothing to do: the batch is retried. If it fails each time, let the other "
             "writer pause, or give it other partitions of the table",
         )
-    if _of(chain, lambda name: name.endswith(_MADE)) is not None:
-        return RetriableSinkError(
-            f"another driver is creating {label}",
-            cause="its folder exists, but has no commit yet",
-            fix="If no driver is creating it, remove the folder",
-        )
     if (refusal := _of(chain, lambda name: name in _REFUSED)) is not None:
+        if _NOT_EMPTY in refusal.text:
+            return SettingsError(
+                f"{label} cannot be created: the folder that its catalog chooses is not empty",
+                cause="a dropped table left its files there, or a driver was killed before the "
+                "catalog had the new table",
+                fix="Remove the folder, unless it has rows that you need",
+            )
         return SettingsError(
             f"{label} does not accept such rows: {_without_secrets(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",

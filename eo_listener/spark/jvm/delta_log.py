@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 18  # bytes read at a time; most commits are smaller
 _ABSENT: Final = "java.io.FileNotFoundException"
 
+_LOG: Final = "_delta_log"
 _PATH: Final = "org.apache.hadoop.fs.Path"
 _BYTES: Final = "org.apache.commons.io.IOUtils"
 _LOGS: Final = "org.apache.spark.sql.delta.DeltaLog"
@@ -117,6 +118,17 @@ def qualified_location(session: SparkSession, path: str) -> str:
         return str(files.makeQualified(location).toString())
 
 
+def other_files(session: SparkSession, location: str) -> list[str]:
+    """Return the names in the folder of a table, except that of its log. Raises JvmError."""
+    with asking("list the folder of a table"):
+        folder = _class(session, _PATH)(location)
+        files = folder.getFileSystem(_hadoop(session))
+        if not files.exists(folder):
+            return []
+        names = [str(status.getPath().getName()) for status in files.listStatus(folder)]
+        return [name for name in names if name != _LOG]
+
+
 def location_of(session: SparkSession, name: str) -> str | None:
     """The location of the Delta table of that name; None without any table. Raises JvmError."""
     with working_in(session), asking("find a Delta table by its name"):
@@ -175,7 +187,7 @@ class DeltaLogFiles:
         with asking("find the log of a Delta table"):
             self._session = session
             self._paths, self._bytes = _class(session, _PATH), _class(session, _BYTES)
-            self._folder = self._paths(location, "_delta_log")
+            self._folder = self._paths(location, _LOG)
             self._files = self._folder.getFileSystem(_hadoop(session))
 
     def settle(self, version: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import traceback
 from collections.abc import Callable
@@ -300,6 +301,26 @@ def test_a_constraint_that_a_row_violates_is_named(table: Table) -> None:
         with pytest.raises(PoisonRowError, match="NOT NULL constraint"):
             table.batch(sink, {}, table.rows("1 id, CAST(NULL AS string) word"))
     assert table.read("id") == []
+
+
+def test_a_driver_that_was_killed_while_it_created_the_table(table: Table) -> None:
+    """A log without a commit is its trace; a folder with other files is refused by name."""
+    log = Path(table.path, "_delta_log")
+    log.mkdir(parents=True)
+    foreign = log.with_name("part-0.parquet")
+    foreign.touch()
+    with pytest.raises(SettingsError, match=r"part-0\.parquet"):
+        table.batch(table.sink(), {})
+    foreign.unlink()
+    (log / f".{0:020d}.json.1f0b.tmp").write_text("{")
+    table.batch(table.sink(), {})
+    assert len(table.read("word")) == 1
+    warehouse = str(table.spark.conf.get("spark.sql.warehouse.dir"))
+    folder = Path(warehouse.removeprefix("file:"), "unknown")
+    shutil.copytree(table.path, folder)  # the catalog has no table of this name
+    with pytest.raises(SettingsError, match="unknown cannot be created"):
+        table.batch(DeltaSink("unknown"), {})
+    shutil.rmtree(folder)
 
 
 def test_a_table_feature_that_is_not_there_is_named(table: Table) -> None:
