@@ -1,4 +1,4 @@
-"""Rows of a batch that Spark computes once: rows that are computed again can be others."""
+"""Has Spark compute a batch's rows only once: a second computation can yield different rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ logger = logging.getLogger("eo_listener")
 
 @contextmanager
 def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
-    """Compute the rows of `frame`, and have the executors keep them until the end.
+    """Compute the rows of `frame`, and have the executors keep them until the block ends.
 
-    Raises RetriableSinkError if one of these has ended before; nothing must be written then unless
-    OutcomeUnknownError is raised inside.
+    Raises RetriableSinkError if an executor is lost earlier. The block must not have written
+    anything then, or must raise OutcomeUnknownError.
     """
     computed = frame.localCheckpoint()
     try:
@@ -51,7 +51,7 @@ def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
-    """As `keep_rows`, with a name in the session of `frame`."""
+    """Keep rows as `keep_rows` does, as the temporary view `view` in the session of `frame`."""
     with keep_rows(frame) as rows:
         rows.createOrReplaceTempView(view)
         try:
@@ -65,9 +65,10 @@ def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 
 @contextmanager
 def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
-    """The rows of `frame` for a sink without dead letters; kept if some may be marked.
+    """Yield the rows of `frame` for a sink without dead letters, kept if some may be marked.
 
-    Raises PoisonRowError, with `fix`, if one is, and SettingsError as `RowFilter.for_target` does.
+    Raises PoisonRowError, with `fix`, if a row is marked, and SettingsError as
+    `RowFilter.for_target` does.
     """
     if not RowFilter.for_target(frame.columns, None).marked:
         yield frame
@@ -86,7 +87,7 @@ def poison_row(
 ) -> PoisonRowError:
     """Return the error for a row that cannot be written to `label`.
 
-    `origin` are its topic, partition and offset; None where the row does not say them.
+    `origin` are the row's topic, partition and offset, each None if the row lacks it.
     """
     topic, partition, offset = origin
     has_origin = None not in origin
@@ -113,5 +114,5 @@ def _is_of_lost_rows(error: BaseException) -> bool:
 def _release(computed: DataFrame) -> None:
     try:
         computed._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
-    except FAILURES:  # an earlier error counts more, and Spark drops them in the end
+    except FAILURES:  # an earlier error matters more, and Spark drops the rows in the end
         logger.debug("the rows of a batch could not be dropped", exc_info=True)
