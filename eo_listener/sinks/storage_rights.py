@@ -11,9 +11,9 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 def storage_at(place: str) -> Storage:
-    """Return the storage at `place`; only for a local folder it is known if it is writable.
+    """Return the storage at the URI `place`; `writable` is None if it is not on this machine.
 
-    If the folder does not exist, its nearest existing parent counts.
+    If a local folder does not exist, its nearest existing parent counts.
     """
     parts = urlsplit(place)
     if parts.scheme not in ("", "file"):
