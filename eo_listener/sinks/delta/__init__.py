@@ -19,7 +19,7 @@
 - The sink writes a batch to the location of the table by which it judged the batch, never to a
   name, which may come to mean another table. The table's id shows such a change with the next
   batch.
-- MERGE takes text and number from settings of its session, so it runs in a clone of the query's
+- MERGE takes all these values from settings of its session, so it runs in a clone of the query's
   session that exists only in the JVM. A compaction that follows there repeats `userMetadata`;
   without a `txnVersion` it is no batch.
 """

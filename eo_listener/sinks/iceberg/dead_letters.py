@@ -247,8 +247,7 @@ class DeadLetterTables:
         return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Return the ledgers of the table `name`; their object is kept with the snapshots it read.
-        """
+        """Return the ledgers of the table `name`, kept together with the snapshots they read."""
         ledgers = self._ledgers_of.get(name.key)
         if ledgers is None:
             label = name.label

@@ -137,8 +137,7 @@ class PublishedLedgers:
         return names
 
     def with_branch(self, table: Snapshots) -> set[str]:
-        """Return the names of the queries with a branch: each has one unless somebody dropped it.
-        """
+        """Return the names of the queries with a branch, which only dropped branches lack."""
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
@@ -412,8 +411,7 @@ def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | N
 
 
 def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
-    """Return the branch of the batch with the highest number above `after`, None if there is none.
-    """
+    """Return the branch of the batch with the highest number above `after`, if there is one."""
     later = {
         head.ledger.number: name
         for name, head in heads.items()
