@@ -81,7 +81,7 @@ class LedgerRepair(Protocol):
         ...
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head over a gap, in one transaction. Raises as `rename` does."""
+        """Move a head past an accepted gap, in one transaction. Raises as `rename` does."""
         ...
 
     def close(self) -> None:

@@ -156,7 +156,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def move(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Move the heads that `entry` expects, each only if it is still as expected."""
+        """Update the heads that `entry` expects, each only if it has not changed."""
         fields = ("next_offset", "start_offset", "topic_id", "batch_id", "query_id", "run_id")
         key_fields = ("sink", "query", "topic", '"partition"')
         expected_fields = ("next_offset", "batch_id", "query_id", "run_id")

@@ -50,7 +50,7 @@ class TableLog:
         self._ledger = TableLedger(table.id, self.commit, self._numbers)
 
     def commit(self, version: int) -> Commit | None:
-        """Return one commit; None if the log does not have it."""
+        """Return the commit of `version`, None if the log does not have it."""
         commit = self._commits.get(version)
         if commit is None:
             with _answering(self._label):

@@ -71,7 +71,7 @@ class DeltaLedgerRepair:
         self._commit(_RenameCommit, rename)
 
     def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
-        """Move a head over a gap, in one commit."""
+        """Move a head to the end of an accepted gap, in one commit."""
         self._commit(BatchCommit, entry)
 
     def close(self) -> None:

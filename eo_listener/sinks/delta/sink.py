@@ -82,7 +82,7 @@ class DeltaSink:
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The table itself."""
+        """The address of the ledger, which is in the table itself."""
         return LedgerPlace(address=f"delta:{shown(self.key)}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:

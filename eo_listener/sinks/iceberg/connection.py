@@ -42,7 +42,7 @@ def check_runtime(spark: Any) -> None:
 
 
 def find(spark: Any, name: TableName) -> IcebergTable | None:
-    """Load the table; None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
+    """Load the table, None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
     check_runtime(spark)
     catalog = name.parts[0]
     try:
@@ -99,7 +99,7 @@ def _has_catalog(spark: Any, catalog: str) -> bool:
     """Return True if the session has the catalog. Raises the error if the catalog cannot load."""
     try:
         with working_in(spark), java_errors():
-            spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark does not offer this
+            spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark lacks this
     except ThrownError as error:
         if not error.is_any(_NO_CATALOG):
             raise

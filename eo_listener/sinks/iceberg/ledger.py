@@ -1,7 +1,7 @@
 """Finds the ledger that counts in the snapshots of a table. Reads only through its arguments.
 
 The sink publishes a batch's rows and ledger together, as one snapshot of the branch main. So a
-query's ledger is in the newest snapshot, from main's head back by parents, that has one of it.
+query's ledger is in the newest snapshot, from main's head back by parents, that has one for it.
 
 The batch's branch keeps that snapshot when other snapshots expire. If an expired snapshot between
 it and main's head breaks the chain, three things can have happened to the branch's head: it was
@@ -37,7 +37,7 @@ from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 class Published:
     """The ledger of a query, and the snapshot that has it.
 
-    `rolled_back` is a branch with later batches, which a rollback has taken out of main; `replaced`
+    `rolled_back` is a branch with later batches, which a rollback has removed from main; `replaced`
     is a branch with batches of an earlier table, which a new table of the same name has replaced.
     """
 

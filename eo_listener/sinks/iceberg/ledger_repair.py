@@ -74,7 +74,7 @@ class IcebergLedgerRepair:
         self._publish(partial(_Renaming, rename=rename), entry, rename.old.query)
 
     def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
-        """Move a head over a gap, in one commit of the table."""
+        """Move a head to the end of an accepted gap, in one commit of the table."""
         self._publish(Publication, entry, entry.query)
 
     def close(self) -> None:

@@ -144,7 +144,7 @@ class IcebergSink:
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The table itself."""
+        """The address of the ledger, which is in the table itself."""
         return LedgerPlace(address=f"iceberg:{self.key}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:

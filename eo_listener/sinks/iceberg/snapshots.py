@@ -23,7 +23,7 @@ _PROGRAM: Final = ("engine-name", "engine-version", "app-id")
 
 
 class Snapshot(NamedTuple):
-    """The relevant parts of a snapshot."""
+    """The parts of a snapshot that the ledger and its publication need."""
 
     id: int
     parent: int | None

@@ -99,7 +99,7 @@ class Turns:
         does not end.
         """
         with java_errors():
-            number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark does not offer this
+            number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark lacks this
         here = threading.get_ident()
         with self._changed:
             while (holder := self._turns.get(number)) is not None:
@@ -170,6 +170,6 @@ class UserSql:
         with java_errors():
             return self.rows.count()
 
-    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # the answer is always the same
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
         """Return True: the statements may do anything with other rows."""
         return True

@@ -54,6 +54,6 @@ class Append:
             writer.append()
         return None
 
-    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # the answer is always the same
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
         """Return False: other rows never change what an append writes."""
         return False
