@@ -1,17 +1,17 @@
 """The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
 
-Spark hands a task's rows to the driver as a whole. So a frame whose tasks are planned larger than
-`task_rows` is cut into more of them first, and few tasks come to the driver at a time.
+Spark hands a task's rows to the driver as a whole. So `stream` first cuts a frame whose tasks are
+planned larger than `task_rows` into more tasks, and the driver reads few tasks at a time.
 
-All cores compute them, though: one job keeps the rows on the executors until they are read. With at
-most two cores or two tasks, Spark's own iterator is as fast, which computes one task while another
-is read.
+All cores still compute tasks: one job keeps the rows on the executors until the driver reads them.
+With at most two cores or two tasks, Spark's own iterator is as fast: it computes one task while the
+driver reads another.
 
-Reading task by task takes one job per task. When an executor is lost between two of them, Spark
-computes its part of a shuffle again, and forgets that rows of the old one have been read: rows that
-come in another order the second time are lost or doubled. So rows are cut by their place, not by
-their values, and a frame with a shuffle of the user's is computed once: if a kept part of it is
-lost too, the batch is to be written again, from its beginning.
+Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
+its part of a shuffle again, and forgets that the driver has read rows of the old part: rows that
+come in a different order the second time are lost or doubled. So `stream` cuts rows by their
+position, not by their values, and has a frame with a user's shuffle computed only once: if a kept
+part of it is lost too, the batch must be written again, from its beginning.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from eo_listener.sinks.fetch_plan import (
 )
 
 LOST: Final = "Checkpoint block"
-"""Spark's name for a part of rows whose lineage was cut, if it no longer exists."""
+"""Spark's name, in an error, for a lost part of rows whose lineage was cut."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
 class TooManyBytesError(SinkError):
-    """The rows of a task, or of a batch that came at once, are more than Spark brings here."""
+    """A task, or a batch fetched at once, has more rows than Spark transfers to the driver."""
 
 
 def stream(
@@ -56,22 +56,22 @@ def stream(
     task_rows: int = TASK_ROWS,
     at_once: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of `frame`, a DataFrame, by record batches of its columns.
+    """Yield the rows of the DataFrame `frame` as record batches with its columns.
 
-    Timestamps are in UTC. A cut loses the order of rows. With `at_once` all rows come together.
-    Close the iterator if it is not read to its end. Raises SettingsError for a type that Arrow has
-    no form for, TooManyBytesError if Spark says that rows are too many, RetriableSinkError if rows
-    that were kept are lost.
+    Timestamps are in UTC. Cutting the frame loses the order of rows. With `at_once`, one job
+    fetches all rows together. Close the iterator if you do not read it to its end. Raises
+    SettingsError for a type that Arrow lacks, TooManyBytesError if Spark reports too many rows,
+    and RetriableSinkError if kept rows are lost.
     """
     schema = schema_of(frame)
-    # Of what comes before foreachBatch the frame itself shows shuffles alone.
+    # About the steps before foreachBatch, the frame itself shows only the shuffles.
     may_change = not (at_once or is_connect(frame)) and (
         not plan.deterministic or _may_change(frame)
     )
     task_count = None if at_once else cut_count(plan, _partitions(frame), task_rows)
     if task_count:
         frame = _cut(frame, task_count)
-    if is_connect(frame):  # one job, whose rows come as they are ready
+    if is_connect(frame):  # one job, which sends rows as soon as they are ready
         yield from _connect_batches(frame, schema)
         return
     fetching = choose_fetch(
@@ -87,7 +87,7 @@ def stream(
 
 
 def schema_of(frame: Any) -> pa.Schema:
-    """Return the columns of `frame` as Arrow's. Raises SettingsError for a type without a form."""
+    """Return the Arrow schema of `frame`. Raises SettingsError for a type that Arrow lacks."""
     if is_connect(frame):
         return arrow_schema(frame.schema.jsonValue(), large=_large(frame))
     text = frame._jdf.schema().json()  # noqa: SLF001  # pyspark 3.5 stumbles over intervals
@@ -95,27 +95,27 @@ def schema_of(frame: Any) -> pa.Schema:
 
 
 def is_connect(frame: Any) -> bool:
-    """Return True if it is a DataFrame of Spark Connect, whose JVM is another process's."""
+    """Return True if `frame` is a DataFrame of Spark Connect, whose JVM is in another process."""
     return getattr(frame, "_jdf", None) is None
 
 
 def _partitions(frame: Any) -> int:
     if is_connect(frame):
-        return 1  # it does not say: as if they were all one
+        return 1  # Spark Connect does not report the number: assume a single partition
     jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
     return int(jvm.queryExecution().toRdd().getNumPartitions())
 
 
 def _cores(frame: Any) -> int | None:
-    """How many tasks run at the same time in one process; None in a cluster, which may grow."""
+    """Return how many tasks a local Spark runs at a time; None for a cluster, which may grow."""
     context = frame.sparkSession.sparkContext
     is_local = re.fullmatch(r"local(\[.*\])?", context.master)
     return int(context.defaultParallelism) if is_local else None
 
 
 def _may_change(frame: Any) -> bool:
-    """Return True if computing a part again may change its rows, or move them to other tasks."""
-    execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not say it
+    """Return True if computing a part again may change its rows, or move rows to other tasks."""
+    execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
     return (
         not execution.optimizedPlan().deterministic()
         or _SHUFFLE.search(execution.toRdd().toDebugString()) is not None
@@ -128,23 +128,23 @@ def _large(frame: Any) -> bool:
 
 def _cut(frame: Any, tasks: int) -> Any:
     names, ordinal = {name.lower() for name in frame.columns}, "eo_ordinal"
-    while ordinal in names:  # it is the user's
+    while ordinal in names:  # the user has a column of this name
         ordinal += "_"
     placed = frame.selectExpr("*", f"monotonically_increasing_id() AS {ordinal}")
     return placed.repartition(tasks, ordinal).drop(ordinal)
 
 
 def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what the server sends, as it comes: in Arrow, of the session's time zone."""
+    """Yield the record batches as the server sends them, cast from the session's time zone."""
     plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public methods return everything at once, or rows
     arguments = (plan.to_proto(client), getattr(plan, "observations", None))
     for part in client.to_table_as_iterator(*arguments[: 1 if arguments[1] is None else 2]):
-        if isinstance(part, pa.Table):  # the schema comes too
+        if isinstance(part, pa.Table):  # the iterator also yields the schema
             yield from part.cast(schema).to_batches()
 
 
 def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
-    """Yield Arrow's messages, fetched as `fetching` says."""
+    """Yield the rows of `frame` as Arrow's messages, fetched in the way `fetching`."""
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
@@ -165,7 +165,7 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
                 yield from _kept(rdd)
             finally:
                 java_rdd.unpersist()
-    except Exception as error:  # whatever Spark raises goes on; two kinds of it can be explained
+    except Exception as error:  # every error is raised again; two kinds get an explanation
         if LOST in str(error):
             raise rows_lost("rows of the batch were lost on their way to the driver") from error
         if _TOO_MANY in str(error):
@@ -180,7 +180,7 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
 
 
 def rows_lost(problem: str) -> RetriableSinkError:
-    """Return the error for rows that are computed again with the next try of their batch."""
+    """Return the error for lost rows, which the next attempt of their batch computes again."""
     return RetriableSinkError(
         problem,
         cause="an executor has ended",
@@ -190,8 +190,8 @@ def rows_lost(problem: str) -> RetriableSinkError:
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
-    """Yield what executors keep, in order, by as many tasks at a time as are small together."""
-    # A context's runJob alone can read a part of an RDD, and would have a Python worker
+    """Yield the kept messages in order; fetch as many tasks at a time as are small together."""
+    # Only a context's runJob can read a part of an RDD, and it would have a Python worker
     # process every row first: here there is nothing to process.
     rdd.mapPartitions = lambda _: rdd
     limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
@@ -205,14 +205,15 @@ def _kept(rdd: Any) -> Iterator[bytes]:
             yield messages.popleft()
 
 
-_SAMPLE = 1000  # fewer rows say too little about their size
+_SAMPLE = 1000  # from fewer rows their size cannot be estimated
 _GROWTH = 4
 
 
 class TaskSize:
-    """For one query's batches, one after the other; `rows` is the most for the next, at least 1.
+    """Adapts how many rows a task may have to the size of the rows in a query's last batch.
 
-    It begins with what it is given, and grows to four times as many where rows are small.
+    `rows` is the limit for the tasks of the next batch, at least 1. It begins with the given
+    number, and grows to at most four times that number if rows are small.
     """
 
     def __init__(self, rows: int = TASK_ROWS) -> None:
@@ -222,10 +223,10 @@ class TaskSize:
         self._last: int | None = None  # bytes
 
     def stream(self, frame: Any, plan: PlannedBatch) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of `frame` as `stream` does, and learn how large they are.
+        """Yield the rows of `frame` as the function `stream` does, and learn their size.
 
-        Raises RetriableSinkError, in addition to what that raises, if smaller tasks may help and
-        some rows have been yielded already.
+        Raises the errors of `stream`, and RetriableSinkError if smaller tasks may help but some
+        rows have already been yielded.
         """
         size, planned, yielded = 0, planned_rows(plan), False
         while True:
@@ -247,22 +248,22 @@ class TaskSize:
             self.learn(planned, size)
 
     def at_once(self, plan: PlannedBatch) -> bool:
-        """Return True if the rows of a batch are surely few enough to come together.
+        """Return True if the rows of a batch are certainly few enough to fetch all at once.
 
-        A query's state, or a source other than Kafka, may yield many rows in any batch.
+        A query with state, or a source other than Kafka, may yield many rows in any batch.
         """
         is_small = self._last is not None and self._last <= TASK_BYTES
         is_bounded = plan.counted is None and not plan.stateful
         return is_small and is_bounded and planned_rows(plan) <= self.rows
 
     def learn(self, planned: int, size: int) -> None:
-        """Take note of a batch: so many offsets have become so many bytes."""
+        """Set `rows` for the next batch, after `planned` offsets have become `size` bytes."""
         self._last = size
         if planned >= self._sample:
             self.rows = max(1, min(self._most, TASK_BYTES * planned // max(size, 1)))
 
     def shrink(self, planned: int) -> bool:
-        """Record that a task of a batch was too large; return whether smaller ones are possible."""
+        """Reduce `rows` after a task was too large; return False if it cannot be any smaller."""
         before = min(self.rows, planned)
         if before <= 1:
             return False

@@ -1,6 +1,6 @@
-"""Spark's types as Arrow's, by the JSON form that every Spark version writes of a schema.
+"""Translates Spark's types to Arrow's, from the JSON in which every Spark version writes a schema.
 
-pyspark has such a table too, but its place, imports and call change with the version.
+pyspark can do this too, but its module, imports and signature change with the version.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ _TEXT: Final = re.compile(r"string( collate \w+)?|(char|varchar)\(\d+\)")
 
 
 def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
-    """Translate `frame.schema.jsonValue()`; `large` as spark.sql.execution.arrow.useLargeVarTypes.
+    """Return the Arrow schema for `spark`, which is `frame.schema.jsonValue()`.
 
-    Raises SettingsError that names the first column whose type no sink can take: one without a
-    form in Arrow, or a struct with a name twice.
+    `large` is the value of spark.sql.execution.arrow.useLargeVarTypes. Raises SettingsError, which
+    names the first column whose type no sink can take: a type that Arrow lacks, or a struct with
+    two fields of one name.
     """
     return pa.schema(_fields(spark, "", large))
 
@@ -72,8 +73,9 @@ def _arrow(kind: Any, column: str, large: bool) -> pa.DataType:
 
 
 def check_structs(kind: Any, column: str) -> None:
-    """Raise SettingsError if `column`, of Spark's type `kind`, has a struct with a name twice,
-    however deep.
+    """Raise SettingsError if a struct in `column`, at any depth, has two fields of one name.
+
+    `kind` is the column's Spark type in JSON.
     """
     if not isinstance(kind, Mapping):
         return
@@ -86,7 +88,7 @@ def check_structs(kind: Any, column: str) -> None:
 
 
 def _check_names(names: list[str], column: str) -> None:
-    """Refuse a struct that has a name twice: as an object in JSON it would lose a value."""
+    """Refuse a struct with two fields of one name: a JSON object would lose one of the values."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingsError(

@@ -1,8 +1,8 @@
 """Rows that cannot be written, and the dead-letter table that they go to instead.
 
 A transform marks a row with a text in the column `eo_poison`; a store refuses a row for its values.
-Both go, with their origin, into the table that the user named, in the same transaction; without one
-the batch fails and names the first of them.
+Both kinds of rows go, with their origin, into the table that the user named, in the same
+transaction. If the user named no table, the batch fails, and the error names the first such row.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", 
 SHARE: Final = 0.5
 """The default limit on a batch's refused rows."""
 FEW: Final = 10
-"""From this many refused rows on, a share is applied, and a batch may not be refused as a whole."""
-_REASONS = 1000  # how many different ones are counted: a mark may be one of its own for each row
+"""From this many refused rows on, a limit that is a share applies, and refusing all is an error."""
+_REASONS = 1000  # how many different reasons are counted: each row may have a reason of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be written; its origin is None where the frame does not have it.
+    """A row that could not be written, and its origin, which is None if the frame lacks it.
 
-    `row` is the row as a JSON object (`json_text` says how). `redacted` is the reason without
-    values of the row, which may go into logs; None: as `reason`. NUL, which PostgreSQL's texts
-    cannot hold, is escaped in all of them.
+    `row` is the row as a JSON object, in the format of `json_text`. `redacted` is the reason
+    without values of the row, which may go into logs; if it is None, `reason` may. NUL, which
+    PostgreSQL's texts cannot hold, is escaped in all texts.
     """
 
     topic: str | None
@@ -58,20 +58,20 @@ class DeadLetter:
 
     @property
     def shown(self) -> str:
-        """The reason, for logs."""
+        """The reason that may go into logs."""
         return self.reason if self.redacted is None else self.redacted
 
     def place(self) -> tuple[TopicPartition | None, str]:
-        """Return the origin of the row, also in words."""
+        """Return the row's partition, or None if unknown, and its origin in words."""
         if self.topic is None or self.partition is None:
             return None, "a row without topic, partition and offset"
         tp = TopicPartition(self.topic, self.partition)
         return tp, f"the row from offset {self.offset} of {tp}"
 
     def error(self, label: str) -> PoisonRowError:
-        """Say that this row stopped the batch of the sink `label`.
+        """Return the error that this row has stopped the batch of the sink `label`.
 
-        No value of the row is in it: an error ends up in logs.
+        The error contains no value of the row, since errors end up in logs.
         """
         tp, where = self.place()
         keep = ", and keep topic, partition and offset to see its origin"
@@ -86,7 +86,7 @@ class DeadLetter:
 
 
 class RefusalReason(NamedTuple):
-    """The reason why a row is refused, and the part of it that may go into logs."""
+    """The reason why a row is refused, and the form of it that may go into logs."""
 
     reason: str
     redacted: str
@@ -94,10 +94,10 @@ class RefusalReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Which columns of a frame are written, and which rows are not.
+    """Chooses the columns of a frame to write, and the rows not to write.
 
-    `columns` are those to write, in the frame's order; `marked` says whether the frame has the
-    column `eo_poison`. `version` is the column that must not be null, None without one.
+    `columns` are the columns to write, in the frame's order. `marked` is True if the frame has the
+    column `eo_poison`. `version` is the column that must not be null, or None.
     """
 
     columns: tuple[str, ...]
@@ -113,12 +113,13 @@ class RowFilter:
         *,
         fix: str = "or add them to the table",
     ) -> RowFilter:
-        """For a frame's columns and a target's (None: it is still to be made).
+        """Return the filter for a frame with the columns `names`, and a target with `target`.
 
-        `fix` is what else can be done where the target lacks one. `eo_poison` is never written;
-        topic, partition and offset are dropped where the target lacks them. Raises SettingsError
-        for any other column that the target lacks, for names that differ in nothing but case, for
-        `eo_poison` in another case, and for a frame with no column to write.
+        `target` is None if the sink has yet to create the table. `fix` is another remedy for a
+        column that the target lacks. `eo_poison` is never written; topic, partition and offset are
+        dropped if the target lacks them. Raises SettingsError for any other column that the target
+        lacks, for names that differ only in case, for `eo_poison` in another case, for a version
+        column that is not written, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -156,11 +157,11 @@ class RowFilter:
         return cls(columns=columns, marked=REASON in names, version=version)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        """Return the rows that can be written, as far as is known here, and the others.
+        """Return the rows to write, which the store may still refuse, and the refused rows.
 
-        The others are those that are marked, that have no version, or a text that is not UTF-8:
-        Spark casts any bytes to a string. In a reason such bytes are escaped. Raises SettingsError
-        when the mark is not a text.
+        A row is refused if it is marked, has no version, or has a text that is not UTF-8 (Spark
+        casts any bytes to a string). In a reason such bytes are escaped. Raises SettingsError if
+        the mark is not a text.
         """
         letters: list[DeadLetter] = []
         for check in (self._marks, _flaws, self._missing_versions):
@@ -214,9 +215,9 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSql:
-    """The statements on a dead-letter table; `table` is quoted, with its schema if it has one.
+    """The statements on a dead-letter table; `table` is its quoted name, with a schema if any.
 
-    With `redacted` it has one more column, REDACTED, for the reason without values.
+    If `redacted` is True, the table has one more column, REDACTED, for the reason without values.
     """
 
     table: str
@@ -225,7 +226,7 @@ class DeadLetterSql:
     redacted: bool = False
 
     def create(self) -> str:
-        """Create the table if it does not exist."""
+        """Return the statement that creates the table if it does not exist."""
         more = f", {REDACTED} text" if self.redacted else ""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table} (query text NOT NULL, query_id text "
@@ -235,7 +236,7 @@ class DeadLetterSql:
         )
 
     def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
-        """Insert dead letters."""
+        """Return the statement that inserts the dead letters of the batch `entry`."""
         names = (*_LETTER, REDACTED) if self.redacted else _LETTER
         columns = ", ".join(f'"{name}"' for name in names)
         places = ", ".join([self.placeholder] * len(names))
@@ -253,7 +254,7 @@ def _flaws(rows: pa.RecordBatch) -> Sequence[str | None]:
     try:
         rows.validate(full=True)
     except pa.ArrowInvalid:
-        # taken, not sliced: a slice of a struct is checked with all rows of its parts
+        # Taken, not sliced: Arrow checks a slice of a struct with all rows of its fields.
         return [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
     return ()
 
@@ -283,16 +284,16 @@ def _listed(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """How many dead letters a transaction may have: a number, or a share of its rows as a float.
+    """The most dead letters that a transaction may have: a number, or a share of rows as a float.
 
-    Dead letters are for single rows. When most of a batch is refused, something else has changed: a
+    Dead letters are for single rows. If most of a batch is refused, something else has changed: a
     column of the table, a producer, a setting. Then the query must not go on as if all were well.
     """
 
-    most: int | float  # which of the two it is says what it means
+    most: int | float  # an int is a number of rows, a float a share
 
     def __post_init__(self) -> None:
-        """Raise SettingsError for what is neither."""
+        """Raise SettingsError if `most` is neither a number of rows nor a share."""
         is_share = isinstance(self.most, float) and 0 <= self.most <= 1
         if not is_share and (type(self.most) is not int or self.most < 0):
             raise SettingsError(
@@ -302,9 +303,10 @@ class DeadLetterLimit:
             )
 
     def allows(self, dead: int, rows: int) -> bool:
-        """Return True if `dead` of `rows` rows may be dead letters: not all, unless below FEW.
+        """Return True if `dead` of `rows` rows may be dead letters.
 
-        A share applies only from FEW refused rows on.
+        They may be all rows only if they are fewer than FEW. A limit that is a share does not
+        apply to fewer than FEW refused rows.
         """
         if dead >= FEW and dead >= rows:
             return False
@@ -324,7 +326,7 @@ class Refusals:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
-        """Count them. Raises PoisonRowError as soon as they are more than a number allows."""
+        """Count `letters`; raise PoisonRowError as soon as they exceed a limit that is a number."""
         for letter in letters:
             self.first = self.first or letter
             self.count += 1
@@ -334,7 +336,7 @@ class Refusals:
             raise self._too_many(None)
 
     def check(self, rows: int) -> None:
-        """Raise PoisonRowError if they are too many of the `rows` rows, which include them."""
+        """Raise PoisonRowError if too many of `rows` rows, all of the transaction, are refused."""
         if not self.limit.allows(self.count, rows):
             raise self._too_many(rows)
 

@@ -1,4 +1,4 @@
-"""A connection string of PostgreSQL as a command line may show it. Pure; travels to executors."""
+"""Shows a PostgreSQL connection string without secrets. No I/O; also imported on executors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _NO_SECRETS: Final = frozenset(
         *("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
     }
 )
-"""Parameters of a dsn that are shown."""
+"""The parameters of a dsn that may be shown."""
 
 
 def shown_dsn(dsn: str) -> str:
-    """The dsn without its password; `postgresql://...` if it is in libpq's other form."""
+    """Return the dsn without secrets; `postgresql://...` if it is not a URI, or has a fragment."""
     parts = urlsplit(dsn)
     if "://" not in dsn or parts.fragment:
         return "postgresql://..."

@@ -1,4 +1,4 @@
-"""How the rows of a batch come to the driver: in which tasks, how many at a time. Pure."""
+"""Decides how a batch's rows come to the driver: in which tasks, how many at a time. No I/O."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 from eo_listener.model.planned_batch import PlannedBatch
 
 TASK_ROWS: Final = 25_000
-"""How many planned rows a task may have, and a batch that comes as one."""
+"""The most planned rows of a task, or of a batch that is fetched at once."""
 
 TASK_BYTES: Final = 32 << 20
-"""About how many bytes the rows of a task, or of several that come together, may have in Arrow."""
+"""About how many bytes in Arrow the rows of a task, or of tasks fetched together, may have."""
 
 _PAIR = 2  # tasks that Spark runs at a time for an iterator on the driver
 _GROWTH = 4
 
 
 class Fetch(Enum):
-    """How tasks are run for the driver, and when their rows come.
+    """The way in which Spark runs tasks for the driver, and when their rows come.
 
     AT_ONCE is one job, whose rows come together. PAIRWISE is a job for each task, two at a time:
-    one that is read, one that is made ready. KEPT is one job for all of them, whose rows stay with
-    the executors until they are read, some tasks at a time. PINNED is the same, and rows that are
-    lost there are not computed a second time.
+    the driver reads one while Spark computes the next. KEPT is one job for all tasks, whose rows
+    stay on the executors until the driver reads them, some tasks at a time. PINNED is the same as
+    KEPT, but Spark does not compute lost rows again.
     """
 
     AT_ONCE = "at once"
@@ -36,10 +36,10 @@ class Fetch(Enum):
 def choose_fetch(
     *, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool
 ) -> Fetch:
-    """Choose. `cores` run tasks at the same time; None if that is unknown or may change.
+    """Choose how to fetch a batch. `cores` is the number of tasks that run at the same time.
 
-    `may_change`: rows may be others, or in other tasks, when they are computed a second time;
-    `is_cut`: a shuffle of ours precedes the tasks.
+    It is None if unknown or if it may change. `may_change`: a second computation may yield other
+    rows, or move rows to other tasks. `is_cut`: eo_listener's own shuffle precedes the tasks.
     """
     if at_once:
         return Fetch.AT_ONCE
@@ -51,18 +51,19 @@ def choose_fetch(
 
 
 def next_count(count: int, size: int, limit: int = 0) -> int:
-    """Return how many tasks to read together next, after `count` of them were `size` bytes.
+    """Return how many tasks to read together next, after `count` tasks had `size` bytes.
 
-    `limit` is Spark's own, in bytes, of which half is left for those that are larger; 0: none.
+    `limit` is Spark's own limit in bytes, or 0 if there is none; half of it stays free for tasks
+    with more bytes.
     """
     most = min(TASK_BYTES, limit // 2) if limit else TASK_BYTES
     return max(1, min(_GROWTH * count, most * count // max(size, 1)))
 
 
 def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks a frame of so many partitions is to be cut; None: not at all.
+    """Return into how many tasks to cut a frame of `partitions` partitions, or None for no cut.
 
-    A task may have a whole partition of Kafka, and, after a shuffle, its part of all of them.
+    A task may read a whole Kafka partition or, after a shuffle, a share of all partitions.
     """
     planned = planned_rows(plan)
     longest = max(_lengths(plan), default=0)
@@ -72,9 +73,9 @@ def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None
 
 
 def planned_rows(plan: PlannedBatch) -> int:
-    """Return how many offsets of Kafka a batch has; transaction markers and gaps count too.
+    """Return how many Kafka offsets a batch has, including transaction markers and gaps.
 
-    Nothing says how many rows there are of other sources.
+    The number of rows from other sources is unknown.
     """
     return sum(_lengths(plan))
 

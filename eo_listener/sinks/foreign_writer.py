@@ -1,4 +1,4 @@
-"""A ledger that another driver has written to: the check, and one text for all sinks. No I/O."""
+"""Detects that another driver has written to a ledger; one error text for all sinks. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN: Final = 3
 def foreign_writer(
     label: str, entry: Entry, reason: str, partitions: Collection[TopicPartition]
 ) -> ForeignWriterError:
-    """Return the error for an `entry` of which nothing was written to the sink `label`."""
+    """Return the error for `entry`, of which the sink `label` has written nothing."""
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {reason}",
         ranges={tp: entry.moves[tp].range for tp in partitions},
@@ -27,7 +27,7 @@ def foreign_writer(
 
 
 def refuse_moved(label: str, entry: Entry, heads: Mapping[TopicPartition, Head]) -> None:
-    """Raise ForeignWriterError if the ledger, which has `heads`, is not as `entry` found it."""
+    """Raise ForeignWriterError if `heads`, the ledger's, are not the heads that `entry` expects."""
     if any(heads.get(tp) != move.expected for tp, move in entry.moves.items()):
         raise ledger_changed(label, entry, heads)
 
@@ -38,12 +38,12 @@ def ledger_changed(
     heads: Mapping[TopicPartition, Head],
     moved_at: Mapping[TopicPartition, str] | None = None,
 ) -> ForeignWriterError:
-    """Return the error that names the `heads` of the ledger that are not as `entry` found them.
+    """Return the error that names those `heads` of the ledger that `entry` did not expect.
 
-    `moved_at` has the times of their last moves, if the store keeps them.
+    `moved_at` has the times of the heads' last moves, if the store keeps them.
     """
-    # If the entry was refused at its end, it has moved all other heads itself, which needs no
-    # report.
+    # If the store refused the entry only at its end, the entry has moved all other heads itself:
+    # the error does not name them.
     changed = [
         tp
         for tp, move in entry.moves.items()

@@ -1,4 +1,4 @@
-"""Values of Spark's nested types as JSON texts, for stores that have no arrays and structs."""
+"""Writes values of Spark's nested types as JSON texts, for stores without arrays and structs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pyarrow as pa
 
 
 def json_text(value: Any, kind: pa.DataType) -> str:
-    """Write a value, as `to_pylist` gives it, of a column of type `kind`.
+    """Return `value`, as `to_pylist` returns it for a column of type `kind`, as JSON.
 
-    A struct becomes an object; a map too, its keys as text. Bytes become base64, decimals texts
-    (a JSON number would be read as a float), moments ISO 8601, NaN and infinities texts.
+    A struct becomes an object, and so does a map, its keys as text. Bytes become base64, decimals
+    texts (readers would take a JSON number for a float), dates and times ISO 8601, NaN and
+    infinities texts.
     """
     return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"))
 
 
 def json_row(row: pa.RecordBatch) -> str:
-    """Write the only row of `row` as an object; what Python cannot read is escaped."""
+    """Return the only row of `row` as a JSON object; a value that Python cannot read is escaped."""
     cells = {}
     for field, column in zip(row.schema, row.columns, strict=True):
         try:
@@ -33,7 +34,7 @@ def json_row(row: pa.RecordBatch) -> str:
 
 
 def _escaped(column: pa.Array) -> str:
-    """Text that is not UTF-8 with its bytes escaped, a moment as a number."""
+    """Return a text that is not UTF-8 with its bytes escaped, or a date or time as a number."""
     if pa.types.is_temporal(column.type):
         return f"{column[0].value} since 1970 ({column.type})"
     if pa.types.is_nested(column.type):
@@ -56,7 +57,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def json_scalar(value: Any) -> Any:
-    """Return a value that is not nested, as JSON has it; see `json_text`."""
+    """Return a value that is not nested in the form that `json_text` describes."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date):  # a datetime too

@@ -1,4 +1,4 @@
-"""Rows of a batch that Spark computes once: rows that are computed again can be others."""
+"""Has Spark compute a batch's rows only once: a second computation can yield different rows."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ logger = logging.getLogger("eo_listener")
 
 @contextmanager
 def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
-    """Compute the rows of `frame`, and have the executors keep them until the end.
+    """Compute the rows of `frame`, and have the executors keep them until the block ends.
 
-    Raises RetriableSinkError if one of these has ended before; nothing must be written then unless
-    OutcomeUnknownError is raised inside.
+    Raises RetriableSinkError if an executor is lost earlier. The block must not have written
+    anything then, or must raise OutcomeUnknownError.
     """
     with computed_rows(frame) as computed:
         try:
@@ -50,7 +50,7 @@ def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
-    """As `keep_rows`, with a name in the session of `frame`."""
+    """Keep rows as `keep_rows` does, as the temporary view `view` in the session of `frame`."""
     with keep_rows(frame) as rows:
         rows.createOrReplaceTempView(view)
         try:
@@ -64,9 +64,10 @@ def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 
 @contextmanager
 def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
-    """The rows of `frame` for a sink without dead letters; kept if some may be marked.
+    """Yield the rows of `frame` for a sink without dead letters, kept if some may be marked.
 
-    Raises PoisonRowError, with `fix`, if one is, and SettingsError as `RowFilter.for_target` does.
+    Raises PoisonRowError, with `fix`, if a row is marked, and SettingsError as
+    `RowFilter.for_target` does.
     """
     if not RowFilter.for_target(frame.columns, None).marked:
         yield frame
@@ -85,7 +86,7 @@ def poison_row(
 ) -> PoisonRowError:
     """Return the error for a row that cannot be written to `label`.
 
-    `origin` are its topic, partition and offset; None where the row does not say them.
+    `origin` are the row's topic, partition and offset, each None if the row lacks it.
     """
     topic, partition, offset = origin
     has_origin = None not in origin

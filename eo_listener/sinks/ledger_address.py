@@ -1,5 +1,7 @@
-"""How a command line names a ledger, and what reads it: `sqlite:FILE`, a dsn, `kafka:TOPIC`, and
-`iceberg:NAME` and `delta:NAME` for those in a table of Spark's.
+"""Parses the address of a ledger on a command line, and opens its reader or repair.
+
+An address is `sqlite:FILE`, a PostgreSQL dsn, `kafka:TOPIC`, or, for a ledger in a Spark table,
+`iceberg:NAME` or `delta:NAME`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _KAFKA: Final = re.compile(r"kafka:(?://(?P<servers>[^/@]+)/)?(?P<topic>[^/]*)")
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql:")
 
 _PACKAGES: Final = {"pyarrow": None, "psycopg": None, "pyspark": "spark", "py4j": "spark"}
-"""With the extra that brings each; None: the one that has the store's name."""
+"""Packages and the extra that installs each; None stands for the extra with the store's name."""
 
 EACH_FORM: Final = (
     "sqlite:FILE",
@@ -45,9 +47,10 @@ FORMS: Final = ", ".join(EACH_FORM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """The place of a ledger; `place` is a file, a dsn (secret), a topic or a table, by `store`.
+    """The place of a ledger: `place` is a file, a dsn (secret), a topic or a table of `store`.
 
-    `servers` are those of a topic on a cluster of its own; None: the cluster that is read anyway.
+    `servers` are the servers of a topic on another cluster; None stands for the cluster that the
+    command reads anyway.
     """
 
     store: LedgerStore
@@ -56,7 +59,7 @@ class LedgerAddress:
 
     @property
     def shown(self) -> str:
-        """The address as a command line names it, without a password."""
+        """The address as a command takes it, without a password."""
         if self.store is LedgerStore.KAFKA:
             cluster = "" if self.servers is None else f"//{self.servers}/"
             return f"kafka:{cluster}{self.place}"
@@ -66,7 +69,7 @@ class LedgerAddress:
 
     @classmethod
     def parse(cls, text: str) -> LedgerAddress:
-        """Read an address. Raises SettingsError, which quotes no dsn."""
+        """Parse an address. Raises SettingsError, which does not show the text."""
         if text.startswith(_POSTGRES):
             plain = text.startswith("postgresql:") and not text.startswith("postgresql://")
             place = text.removeprefix("postgresql:") if plain else text
@@ -95,12 +98,11 @@ class LedgerAddress:
         query: str | None = None,
         counts_rows: bool = False,
     ) -> LedgerReader:
-        """Return its reader. `properties` are those of the Kafka client, with the servers.
+        """Return the ledger's reader; `properties` are the Kafka client's, including the servers.
 
-        A table is read by `spark`. With `query`, the ledger of any other query in a table that
-        cannot be known has no heads; with `counts_rows` the history of a table goes further back.
-        Raises SettingsError, and MissingExtraError where the store's
-        package is not installed.
+        `spark` reads a table. With `query`, another query's ledger in a table has no heads if the
+        reader cannot determine it; with `counts_rows`, the history of a table goes further back.
+        Raises SettingsError, and MissingExtraError if the store's package is not installed.
         """
         loaded: Callable[..., LedgerReader] = self._loaded("Reader")
         if self.in_table:
@@ -109,7 +111,7 @@ class LedgerAddress:
         return self._open(loaded, properties, schema)
 
     def client_properties(self, properties: Mapping[str, str] | None) -> dict[str, str]:
-        """The properties of the client for a topic. Raises SettingsError without a cluster."""
+        """Return the Kafka client's properties. Raises SettingsError if they name no cluster."""
         own = {} if self.servers is None else {"bootstrap.servers": self.servers}
         merged = {**(properties or {}), **own}
         if "bootstrap.servers" not in merged:
@@ -121,7 +123,7 @@ class LedgerAddress:
 
     @property
     def in_table(self) -> bool:
-        """True if a Spark is needed to read it."""
+        """True if the ledger is in a table, which only Spark can read."""
         return self.store.in_table
 
     def open_repair(
@@ -133,9 +135,10 @@ class LedgerAddress:
         java: JavaTransactions | None = None,
         no_java: str | None = None,
     ) -> LedgerRepair:
-        """Return what repairs it. Raises as `open` does.
+        """Return the repair of this ledger. Raises as `open` does.
 
-        `java` queries Kafka's coordinators for transactions; without it `no_java` is the reason.
+        `java` queries Kafka's coordinators for transactions; if it is None, `no_java` is the
+        reason.
         """
         loaded: Callable[..., LedgerRepair] = self._loaded("Repair")
         if self.in_table:

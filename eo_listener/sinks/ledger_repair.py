@@ -1,7 +1,7 @@
-"""The changes of a repair to a ledger: a rename carried over, or one gap accepted. Pure.
+"""Plans the repairs of a ledger: giving it another name, or accepting a gap. No I/O.
 
-Only where the heads are still what was read is anything written: the store compares them in its
-transaction, as it does for a batch.
+A repair writes only if the heads are still the same as when they were read: the store compares
+them in its transaction, as it does for a batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ledgers = Mapping[LedgerKey, Heads]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """The heads of `old`, as they were read, are to be those of `new`."""
+    """A plan to give the `heads` of the ledger `old`, as they were read, to the ledger `new`."""
 
     old: LedgerKey
     new: LedgerKey
@@ -40,14 +40,14 @@ class Rename:
 
     @property
     def verdict(self) -> str:
-        """The history's record of the earlier key."""
+        """The verdict that records the old key in the history."""
         return f"renamed from {self.old.sink}, query {self.old.query}"
 
 
 class LedgerRepair(Protocol):
-    """Changes the ledger of a store, which `reader` reads. For one thread.
+    """Changes the ledgers of a store, which `reader` reads. Only one thread may use it.
 
-    Every method raises SinkError where the store cannot be asked or refuses, and SettingsError.
+    Every method raises SettingsError, and SinkError if the store cannot be reached or refuses.
     """
 
     @property
@@ -59,29 +59,29 @@ class LedgerRepair(Protocol):
         ...
 
     def key_of(self, table: str) -> str:
-        """The key of a sink that writes to this table, as its ledger has it."""
+        """Return the key that a sink writing to `table` has in its ledger."""
         ...
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Name what shows that a sink of this key is at work, as far as the store does.
+        """Return signs that a sink with this key is at work, if the store shows any.
 
-        Asked before and after the seconds in which the ledger must hold still.
+        A repair calls it before and after the seconds in which the ledger must not change.
         """
         ...
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError where rows would be under the ledger of another table."""
+        """Raise SettingsError if `rename` would put rows under another table's ledger."""
         ...
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over, in one transaction.
+        """Give a ledger its new name, in one transaction.
 
-        Raises InUseError if a head differs from what was read, and OutcomeUnknownError.
+        Raises InUseError if a head has changed since it was read, and OutcomeUnknownError.
         """
         ...
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head over a gap, in one transaction. Raises as `rename` does."""
+        """Move a head past an accepted gap, in one transaction. Raises as `rename` does."""
         ...
 
     def close(self) -> None:
@@ -90,7 +90,10 @@ class LedgerRepair(Protocol):
 
 
 def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:
-    """The one ledger that is meant. Raises SettingsError, which names those that there are."""
+    """Return the only ledger of `sink` and `query`. Raises SettingsError, which names candidates.
+
+    If `sink` or `query` is None, it matches any.
+    """
     matching = [
         key
         for key in sorted(ledgers)
@@ -110,7 +113,7 @@ def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None
 
 
 def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: str | None) -> Rename:
-    """Plan to carry the ledger `old` over to another sink, query or both. Raises SettingsError."""
+    """Plan to give the ledger `old` to another sink, query or both. Raises SettingsError."""
     new = LedgerKey(sink or old.sink, query or old.query)
     if new == old:
         raise SettingsError(
@@ -129,7 +132,7 @@ def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: st
 
 
 def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None:
-    """Raise SettingsError where rows would be under the ledger of another table."""
+    """Raise SettingsError if `rename` would put rows under another table's ledger."""
     if rename.new.sink != rename.old.sink and has_table(rename.old.sink):
         raise SettingsError(
             f"the table {rename.old.sink} still exists, so its ledger stays with it",
@@ -140,12 +143,12 @@ def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None
 
 
 def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
-    """Raise SettingsError where the ledger in a table is to be that of another one."""
+    """Raise SettingsError if a ledger inside a table is to get the key of another table."""
     if table != key:
         raise SettingsError(
             f"the ledger of {label} is in the table and cannot belong to {table}",
             cause="a renamed table has taken its ledger along, and another table has its own",
-            fix="Use the table's present name; only its query can be renamed: --to-query",
+            fix="Use the table's current name; only its query can be renamed: --to-query",
         )
 
 
@@ -154,7 +157,7 @@ def plan_acceptance(
 ) -> Entry:
     """Plan to accept that the offsets of `gap` are not in the sink. Raises SettingsError.
 
-    The head keeps the batch and query that it has: so a replay of that batch is still known.
+    The head keeps its batch and query, so the sink still recognises a replay of that batch.
     """
     head = heads.get(tp)
     if tp == BATCHES:
@@ -212,7 +215,7 @@ def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
 
 
 def refuse_users(label: str, users: tuple[str, ...]) -> None:
-    """Raise InUseError where sinks are connected."""
+    """Raise InUseError if `users`, the signs of sinks at work, is not empty."""
     if users:
         raise running(f"{label} is in use: {few(users)}")
 
@@ -223,7 +226,7 @@ def running(problem: str) -> InUseError:
 
 
 def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> None:
-    """Raise InUseError where the heads of one of the names are not what they were."""
+    """Raise InUseError if `old`'s heads have changed, or the new name now has heads (`new`)."""
     refuse_moved(label, rename.heads, old)
     if new:
         raise InUseError(
@@ -234,7 +237,7 @@ def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> Non
 
 
 def refuse_moved(label: str, before: Heads, after: Heads) -> None:
-    """Raise InUseError where heads are not what they were."""
+    """Raise InUseError if the heads `after` differ from the heads `before`."""
     moved = [tp for tp in sorted(before.keys() | after.keys()) if before.get(tp) != after.get(tp)]
     if moved:
         raise running(f"the ledger in {label} has since moved: {few(moved)}")
@@ -243,10 +246,11 @@ def refuse_moved(label: str, before: Heads, after: Heads) -> None:
 def commit_to_table(
     label: str, commit: Callable[[], object], *, service: str, other_writers: str | None = None
 ) -> None:
-    """Have a repair of the ledger in a table committed; try again if other commits came first.
+    """Commit a repair of the ledger in a table; try again if other commits came first.
 
-    `service` answers to a commit; `other_writers` names who comes first, None: as the error does.
-    Raises InUseError and OutcomeUnknownError, and what else `commit` raises.
+    `service` is what answers to a commit. `other_writers` names the writers that come first; if it
+    is None, the cause is the error's own text. Raises InUseError, OutcomeUnknownError, and any
+    other error of `commit`.
     """
     for tries_left in reversed(range(_TRIES)):
         try:

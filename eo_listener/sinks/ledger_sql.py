@@ -2,7 +2,7 @@
 
 Format 1, the same in each store. `eo_ledger` holds the heads, `eo_ledger_history` a row for each
 range; a batch in which all ranges are empty moves heads and leaves no history. Values are always
-parameters; names are ours, but for the schema, and quoted.
+parameters; names are quoted, and only the schema's comes from the user.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from eo_listener.sinks.foreign_writer import ledger_changed
 HEADS: Final = "eo_ledger"
 HISTORY: Final = "eo_ledger_history"
 KEPT_BATCHES: Final = 1000
-"""How many batches of a sink and query the history holds at least."""
+"""The least number of batches that the history keeps for a sink and query."""
 
 _PRUNE_EVERY = 100
 _HEAD: Final = (
     'format, topic, "partition", topic_id, start_offset, next_offset, batch_id, query_id, run_id'
 )
-"""The columns of a head, and of its history, in the order in which both are read."""
+"""The columns that heads and history have in common, in the order in which both are read."""
 
 
 class Statement(NamedTuple):
@@ -55,7 +55,7 @@ class Many(NamedTuple):
 
 
 class LedgerRow(NamedTuple):
-    """The head of a partition, and when it was moved (a time in the store's own format)."""
+    """The head of a partition, and the time of its last move in the store's own format."""
 
     partition: TopicPartition
     head: Head
@@ -63,12 +63,12 @@ class LedgerRow(NamedTuple):
 
 
 def quoted(name: str) -> str:
-    """Return `name` as an identifier, whatever is in it."""
+    """Return `name` as a quoted identifier, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def now_text(now: datetime) -> str:
-    """Return a moment as the ledger keeps it: texts of equal length, in the order of time."""
+    """Return `now` as the ledger stores it: texts of equal length, which sort by time."""
     return now.isoformat(timespec="microseconds")
 
 
@@ -76,10 +76,10 @@ def now_text(now: datetime) -> str:
 class LedgerSql:
     """The ledger's statements for one store.
 
-    `placeholder` is that of a parameter (`?` or `%s`), `moment` is the type of a point in time,
-    `schema` that of the tables, None for the store's own default. `index_in_schema`: the schema
-    stands before the name of an index, as in SQLite, not before that of its table. If the
-    placeholder is `%s`, a percent sign in the schema is doubled in every statement.
+    `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time, and
+    `schema` the schema of the tables, None for the store's default. `index_in_schema`: the schema
+    stands before the name of an index, as in SQLite, not before its table's name. If the
+    placeholder is `%s`, every statement doubles a percent sign in the schema.
     """
 
     placeholder: str
@@ -88,7 +88,7 @@ class LedgerSql:
     index_in_schema: bool = False
 
     def create(self) -> tuple[str, ...]:
-        """Create both tables if they do not exist, the heads last: they show completeness."""
+        """Return the statements that create missing tables, the heads last: they prove the rest."""
         key = "sink text NOT NULL, query text NOT NULL"
         offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"
@@ -111,7 +111,7 @@ class LedgerSql:
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
-        """Read all heads of a sink and query; `read_ledger_row` reads a row of the answer."""
+        """Select all heads of a sink and query; `read_ledger_row` reads a row of the answer."""
         text = (
             f"SELECT {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
@@ -119,18 +119,18 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def moved_by(self, query_id: str) -> Statement:
-        """Read all heads that a query id has moved last; `moved_heads` reads the answer."""
+        """Select all heads whose last move is by `query_id`; `moved_heads` reads the answer."""
         every = self.all_heads().text
         return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
     def all_heads(self) -> Statement:
-        """Read the heads of every sink and query; `stored_ledgers` reads the answer."""
+        """Select the heads of every sink and query; `stored_ledgers` reads the answer."""
         return Statement(
             f"SELECT sink, query, {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)}"
         )
 
     def applied_batches(self, sink: str, query: str) -> Statement:
-        """Read the history of a sink and query, each partition's in the order of offsets.
+        """Select the history of a sink and query, each partition's in the order of offsets.
 
         `read_applied_batch` reads a row of the answer.
         """
@@ -142,7 +142,7 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Make the heads that `entry` expects to be missing."""
+        """Insert the heads that `entry` expects to be missing."""
         text = (
             f"INSERT INTO {self.table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
             'query_id, run_id, moved_at, format, sink, query, topic, "partition") '
@@ -156,7 +156,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def move(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Move the heads that `entry` expects, each only if it is still as expected."""
+        """Update the heads that `entry` expects, each only if it has not changed."""
         fields = ("next_offset", "start_offset", "topic_id", "batch_id", "query_id", "run_id")
         key_fields = ("sink", "query", "topic", '"partition"')
         expected_fields = ("next_offset", "batch_id", "query_id", "run_id")
@@ -176,7 +176,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Write down each move that has a `verdict`; `rows` are the batch's."""
+        """Insert each move that has a `verdict`; `rows` is the number of rows of the batch."""
         batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
         history = [
             (
@@ -189,12 +189,12 @@ class LedgerSql:
         return Many(self._history_insert(), history)
 
     def prune(self, sink: str, entry: Entry, batches: int = KEPT_BATCHES) -> Statement | None:
-        """Keep the history of at least the newest `batches`, drop the rest; None if not yet due.
+        """Delete the history except for at least the newest `batches`; None if not yet due.
 
-        The beginning of a partition, given-up offsets, and earlier names of a ledger are kept
-        forever: nothing else records them. Batches are ordered by time, since batch ids begin again
-        with each new checkpoint, and by rows: a batch has at most one per head, in one transaction
-        or in one for each partition.
+        The beginning of a partition, accepted gaps, and earlier names of a ledger stay forever:
+        nothing else records them. The statement orders batches by time, since batch ids begin again
+        with each new checkpoint, and counts them by rows: a batch has at most one row per head, in
+        one transaction or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
@@ -210,7 +210,7 @@ class LedgerSql:
         return Statement(text, (*key, *key, batches, *key))
 
     def rename(self, table: str, old: LedgerKey, new: LedgerKey) -> Statement:
-        """Give the rows of one of the tables, HEADS or HISTORY, another sink and query."""
+        """Change the sink and query of a ledger's rows in `table`, HEADS or HISTORY."""
         keys = ("sink", "query")
         text = (
             f"UPDATE {self.table(table)} SET {self._each(keys, ', ')} "
@@ -221,9 +221,9 @@ class LedgerSql:
     def add_rename(
         self, key: LedgerKey, heads: Mapping[TopicPartition, Head], word: str, now: datetime
     ) -> Many:
-        """Write down that the heads were renamed, an empty range for each; `word` is the verdict.
+        """Insert a history row with an empty range for each renamed head.
 
-        It begins with `renamed`.
+        `word` is the verdict, and begins with `renamed`.
         """
         rows = [
             (
@@ -236,7 +236,7 @@ class LedgerSql:
         return Many(self._history_insert(), rows)
 
     def table(self, name: str) -> str:
-        """Return one of the ledger's tables as a statement names it."""
+        """Return the name of one of the ledger's tables for a statement, with its schema."""
         where = f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)
         return where.replace("%", "%%") if self.placeholder == "%s" else where
 
@@ -262,9 +262,9 @@ class LedgerSql:
 
 
 def verdict(move: Move) -> str | None:
-    """Return the verdict that the history records for a move; None if it has no row for it.
+    """Return the verdict that the history records for a move, None if it records no row.
 
-    An empty range has one if it creates the head: there the partition begins.
+    A move with an empty range has a verdict if it creates the head: the partition begins there.
     """
     if move.gap is not None:
         return GAP_ACCEPTED
@@ -274,10 +274,7 @@ def verdict(move: Move) -> str | None:
 
 
 def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
-    """Read a row of `LedgerSql.heads`.
-
-    Raises FormatError for a format that is not ours.
-    """
+    """Read a row of `LedgerSql.heads`. Raises FormatError for a format other than FORMAT."""
     row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
     if row_format != FORMAT:
         raise FormatError(
@@ -333,7 +330,7 @@ def moved_heads(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPart
 def rows_changed(
     label: str, entry: Entry, rows: Mapping[TopicPartition, LedgerRow]
 ) -> ForeignWriterError:
-    """Return the error that names the `rows` of the ledger that are not as `entry` found them."""
+    """Return the error that names those `rows` of the ledger that `entry` did not expect."""
     return ledger_changed(
         label,
         entry,

@@ -1,8 +1,8 @@
-"""The history of a ledger that has heads only: what each batch has moved, by comparing two. Pure.
+"""Derives a ledger's history from its heads after each batch, by comparing two batches. No I/O.
 
-Tables of Iceberg and Delta keep no history of their own: each commit of a batch has all heads. A
-sink leaves offsets out only where its query has accepted a gap, so a head that does not begin where
-the one before it ended says that.
+Iceberg and Delta tables have no separate ledger history: each commit of a batch has all heads. A
+sink omits offsets only if its query has accepted a gap, so a head that does not begin where the
+previous head ended shows an accepted gap.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads
 
 BATCHES_READ: Final = 100
-"""Of how many batches the history is read, the newest: each may be a file."""
+"""How many of the newest batches a reader of the history reads: each may be a file."""
 BATCHES_COUNTED: Final = 2_000
-"""The same where rows are counted: what older batches have left out counts as not known."""
+"""The same number for a command that counts rows: gaps of older batches count as unknown."""
 _ENTRIES: Final = 200_000  # heads of all these batches together, some 300 bytes each
 
 
 class LedgerStep(NamedTuple):
-    """The heads that a batch has left in the ledger, and `before` it; None if that is no longer
-    known.
+    """The heads in the ledger after a batch, and `before` it, None if those are no longer known.
 
-    `rows` are those it has changed, None where the table does not say; `at` is when, in
-    milliseconds since 1970. `verdict` is that of a repair that has left all heads as they were.
+    `rows` is how many rows the batch changed, None if the table does not record it; `at` is the
+    time in milliseconds since 1970. A repair that changed no head has a `verdict`.
     """
 
     heads: Heads
@@ -41,7 +40,7 @@ class LedgerStep(NamedTuple):
 
 
 def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerStep]:
-    """The first of `steps`: as many as `batches`, less where each has very many heads."""
+    """Yield the first `batches` of `steps`, or fewer if they have very many heads."""
     heads = 0
     for number, step in enumerate(islice(steps, batches)):
         heads += len(step.heads)
@@ -51,8 +50,9 @@ def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerSt
 
 
 def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
-    """Return what `steps`, the newest first, have applied: each partition's together, the oldest
-    first.
+    """Return the batches that `steps` applied, by partition and the oldest first.
+
+    `steps` come with the newest first.
     """
     batches = [batch for step in steps for batch in _applied(step)]
     batches.reverse()
@@ -60,9 +60,10 @@ def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
 
 
 def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
-    """When each head of the first of `steps`, the newest first, was moved there, as far as known.
+    """Return when each head of the newest of `steps` was moved to its offset, if known.
 
-    No more of them are taken than are needed, and at most BATCHES_READ.
+    `steps` come with the newest first. The function takes only as many steps as it needs, and at
+    most BATCHES_READ.
     """
     times: dict[TopicPartition, str] = {}
     heads: Heads = {}
@@ -77,9 +78,10 @@ def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
 
 
 def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:
-    """Return True if it was this batch; without what was before it, by the batch that a head names.
+    """Return True if the batch of `step` moved the head of `tp`.
 
-    Of one checkpoint, that is one query id, the heads of the highest number are of the newest.
+    If the heads before the batch are unknown, the batch that the head names decides. If all heads
+    have one query id, that is, one checkpoint, the newest batch has the highest number.
     """
     if step.before is not None:
         return step.before.get(tp) != step.heads[tp]
@@ -125,7 +127,7 @@ def _applied(step: LedgerStep) -> Iterator[AppliedBatch]:
 
 
 def _is_empty(tp: TopicPartition, old: Head, head: Head) -> bool:
-    """Return True if the batch had nothing of the partition: its head says only who came last."""
+    """Return True if the batch had no offsets of `tp`: only the writer in its head changed."""
     return head.range.start == head.range.until == old.range.until and _is_same_log(tp, old, head)
 
 
@@ -136,7 +138,7 @@ def _gap(tp: TopicPartition, old: Head, head: Head) -> OffsetRange | None:
 
 
 def _is_same_log(tp: TopicPartition, old: Head, head: Head) -> bool:
-    """Return True if both are of one topic; of counted sources, of one checkpoint."""
+    """Return True if both heads are of one topic or, for a counted source, of one checkpoint."""
     if tp == BATCHES:
         return old.query_id == head.query_id
     return old.topic_id is None or head.topic_id is None or old.topic_id == head.topic_id

@@ -1,7 +1,7 @@
-"""The ledger of one sink and query as one text, for the metadata of the commit that has the rows.
+"""The ledger of one sink and query as a text, for the metadata of the commit with the rows. No I/O.
 
 Format 1, JSON in ASCII. Iceberg keeps it in the summary of a snapshot, Delta in the `userMetadata`
-of a commit. It always has all heads, since the commit before it can be deleted at any time. No I/O.
+of a commit. It always has all heads, since the previous commit can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ Heads = Mapping[TopicPartition, Head]
 
 @dataclass(frozen=True, slots=True)
 class LedgerText:
-    """All heads of `query` in a table; `number` counts the batches written under it, from 1."""
+    """All heads of `query` in a table; `number` counts the batches written for it, from 1."""
 
     query: str
     number: int
     heads: Heads
 
     def after(self, entry: Entry) -> LedgerText:
-        """Return the ledger once `entry`, which is of the same query, is written."""
+        """Return the ledger after the batch `entry` of the same query is written."""
         moved = {tp: entry.head(tp) for tp in entry.moves}
         return LedgerText(self.query, self.number + 1, {**self.heads, **moved})
 
     def encode(self) -> str:
-        """Return the text: equal texts for equal ledgers.
+        """Return the ledger as a text, which is the same for equal ledgers.
 
-        About 20 bytes a partition, and 100 for each topic and each batch that has moved one last.
+        It has about 20 bytes per partition, and 100 for each topic and for each batch that was the
+        last to move a head.
         """
         movers = Movers()
         rows: defaultdict[str, list[list[int]]] = defaultdict(list)
@@ -55,7 +56,7 @@ class LedgerText:
 
     @classmethod
     def query_of(cls, text: str) -> str:
-        """Read whose ledger a text is, and no head of it. Raises FormatError."""
+        """Return the name of the query of a ledger's text; read no heads. Raises FormatError."""
         query = _parsed(text)["query"]
         if not isinstance(query, str):
             raise _foreign("it lacks the name of a query")
@@ -63,7 +64,7 @@ class LedgerText:
 
     @classmethod
     def decode(cls, text: str) -> LedgerText:
-        """Read a text. Raises FormatError for what `encode` of this format would not write."""
+        """Read a ledger's text. Raises FormatError for a text that `encode` would not write."""
         document = _parsed(text)
         query, number = document["query"], document["number"]
         if not isinstance(query, str) or type(number) is not int or number < 1:
@@ -103,7 +104,7 @@ def _foreign(detail: str) -> FormatError:
 
 
 class Mover(NamedTuple):
-    """Who has moved a head, in which batch, and under which id its topic was read."""
+    """The query, run and batch that moved a head, and the id that its topic had then."""
 
     query_id: str
     run_id: str
@@ -112,7 +113,7 @@ class Mover(NamedTuple):
 
 
 class Movers:
-    """The movers of the heads that are written together, each once."""
+    """Collects the movers of the heads that are written together, each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[Mover, int] = {}
@@ -125,12 +126,12 @@ class Movers:
 
     @property
     def listed(self) -> list[Mover]:
-        """By number."""
+        """The movers in the order of their numbers."""
         return list(self._numbers)
 
 
 def read_row(topic: str, row: Any, movers: Any) -> tuple[TopicPartition, Head]:
-    """Read what `Movers.row` has written, out of JSON.
+    """Read a head from JSON that `Movers.row` has written.
 
     Raises TypeError, ValueError or IndexError for anything else.
     """
@@ -149,7 +150,7 @@ def read_row(topic: str, row: Any, movers: Any) -> tuple[TopicPartition, Head]:
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:  # JSON's true is 1, and -1 is the last of a list
+    if type(value) is not int or value < 0:  # JSON's true equals 1, and -1 would be the last mover
         raise TypeError("not an integer of at least 0")
     return value
 

@@ -1,9 +1,9 @@
-"""Which of the rows with one key is the newest: one rule for every SQL store. Pure.
+"""Determines the newest of the rows with one key, by one rule for every SQL store. No I/O.
 
-The greater version wins, if the user has named a version column; of equal versions, or without one,
-the greater offset of one partition. Kafka orders neither the records of two partitions nor the rows
-that a transform makes of one record: such rows are tied, unless they are equal apart from their
-origin, as with a record that was produced twice.
+If the user has named a version column, the greater version wins. If versions are equal, or there is
+no version column, the greater offset in one partition wins. Kafka orders neither the records of two
+partitions nor the rows that a transform makes from one record: such rows are tied, unless they
+differ only in their origin, as with a record that was produced twice.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from eo_listener.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
-"""Columns of staged rows: the origin of each, in Kafka's types, whatever the table has."""
+"""The columns with the origin of staged rows, in Kafka's types, whatever types the table has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """Places the staged rows of each key, the newest first.
+    """Numbers the staged rows of each key, the newest first.
 
-    `keys` and `version` are as SQL writes them, and so are `values`: what rows must differ in to
-    be tied. `traced`: staged rows have STAGED_ORIGIN.
+    `keys`, `version` and `values` are SQL expressions; only rows that differ in one of `values` are
+    tied. `traced`: staged rows have STAGED_ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -34,16 +34,16 @@ class Newest:
     traced: bool
 
     def place(self) -> str:
-        """An expression for a row's place among those of its key, from 1."""
+        """Return the SQL expression for a row's place among the rows with its key, from 1."""
         order = [] if self.version is None else [f"{self.version} DESC"]
         if self.traced:
-            # The partition too, so that of rows that say the same it is always the same one.
+            # The partition too, so that of rows with equal values it is always the same row.
             order += [f"{column} DESC" for column in reversed(STAGED_ORIGIN)]
         order_by = f" ORDER BY {', '.join(order)}" if order else ""
         return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{order_by})"
 
     def tied(self) -> str:
-        """An expression for whether a row cannot be ordered against another of its key."""
+        """Return the SQL condition that a row is tied with another row of its key."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         differ = [
             f"count({value}) {window} BETWEEN 1 AND count(*) {window} - 1 "
@@ -52,12 +52,12 @@ class Newest:
         ]
         if not differ:
             return "(1 = 0)"
-        # A CASE, since SQLite takes no chain of a thousand ORs.
+        # A CASE, since SQLite does not accept a chain of a thousand ORs.
         cases = " ".join(f"WHEN {value} THEN 1" for value in differ)
         return f"({self.unordered()} AND CASE {cases} ELSE 0 END = 1)"
 
     def unordered(self) -> str:
-        """An expression for whether a row is tied, or would be if its other values differed."""
+        """Return the SQL condition that a row is tied, or would be if its values differed."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         several = f"count(*) {window} > 1"
         if not self.traced:
@@ -77,10 +77,10 @@ class Newest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoRows:
-    """Compares a row of a batch with that of its key in the table, in conditions of SQL.
+    """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
-    `in_table` and `in_batch` write a column of each, `number` an offset to be compared. `located`:
-    both have ORIGIN.
+    `in_table` and `in_batch` return the SQL for a column of each row; `number` is a format for an
+    offset to compare. `located`: both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -91,25 +91,26 @@ class TwoRows:
     number: str = "{}"
 
     def same_key(self) -> str:
-        """A condition for rows of one key."""
+        """Return the condition that both rows have the same key."""
         return self._equal(self.keys)
 
     def same_version(self) -> str:
-        """A condition for rows of one version, if the user has named its column."""
+        """Return the condition that both rows have the same version; only with a version column."""
         return self._equal((self.version or "",))
 
     def same_partition(self) -> str:
-        """A condition for rows whose order their offsets say."""
+        """Return the condition that both rows are from one partition, so offsets order them."""
         return self._equal(ORIGIN[:2])
 
     def unknown(self) -> str:
-        """A condition for a row in the table that does not name its origin."""
+        """Return the condition that the table's row lacks a part of its origin."""
         return f"({' OR '.join(f'{self.in_table(name)} IS NULL' for name in ORIGIN)})"
 
     def newer(self) -> str:
-        """A condition for the batch's row to replace the table's.
+        """Return the condition that the batch's row replaces the table's row.
 
-        Of one version, if both have their origin, only a later row of the same partition does.
+        If the versions are equal and both rows have their origin, it replaces only a row from the
+        same partition whose offset is not greater.
         """
         if self.version is None:
             return "true"
@@ -126,7 +127,7 @@ class TwoRows:
 
 
 def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
-    """Return the columns other than those of a row's origin."""
+    """Return `columns`, if `traced` without the columns of a row's origin."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
@@ -135,7 +136,7 @@ def tie(
 ) -> SettingsError:
     """Return the error for rows of which none is the newest; `in_table`: one is in the table.
 
-    `origin` is that of one of them, None if the rows do not have it.
+    `origin` is the origin of one of the rows, None if the rows have no origin.
     """
     columns = ", ".join([*keys, *([] if version is None else [version])])
     origin_text = ""
@@ -169,7 +170,10 @@ def tie(
 
 
 def require_origin_columns(table: str, existing: Collection[str], columns: Sequence[str]) -> None:
-    """Raise SettingsError if a table, as it is displayed, does not exist or lacks one."""
+    """Raise SettingsError if one of `columns` is not `existing`, or the table does not exist.
+
+    `table` is the name to show; a table that does not exist has no `existing` columns.
+    """
     missing = [name for name in columns if name not in existing]
     if missing:
         raise SettingsError(
@@ -183,7 +187,7 @@ def require_origin_columns(table: str, existing: Collection[str], columns: Seque
 
 
 def unordered(version: str, kind: str) -> SettingsError:
-    """Return the error for a version column of a type that not every store orders alike."""
+    """Return the error for a version column whose type the stores may order differently."""
     return SettingsError(
         f"version_column={version!r} is {kind}",
         cause="only integers, dates and timestamps have the same order in every store",

@@ -1,4 +1,4 @@
-"""Columns of Spark's DataFrames and tables: their names in SQL, and which types an upsert takes."""
+"""Columns of Spark's DataFrames and tables: their names in SQL, and the types for an upsert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDERED: Final = frozenset(
 _UNTYPED: Final = "void"
 _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
-"""Another remedy for a column that a table lacks."""
+"""The part of a `fix` that names another remedy for a column that a table lacks."""
 
 _KAFKA_TYPES: Final = ("string", "int", "bigint")
 _WIDER: Final = {
@@ -30,51 +30,51 @@ _WIDER: Final = {
 }
 
 Columns: TypeAlias = Mapping[str, str]
-"""Spark's types (`simpleString`), by the columns' names."""
+"""Spark types (`simpleString`) by column name."""
 
 
 def columns_of(frame: DataFrame) -> Columns:
-    """The columns of a DataFrame and their types."""
+    """Return the columns of a DataFrame and their types."""
     return types_of(frame.schema)
 
 
 def types_of(schema: StructType) -> Columns:
-    """The columns of a schema and their types."""
+    """Return the columns of a schema and their types."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def subschema(schema: StructType, names: Sequence[str]) -> StructType:
-    """The columns of these names alone, in their order."""
+    """Return a schema with only the columns `names`, in that order."""
     return type(schema)([schema[name] for name in names])
 
 
 def quoted(name: str) -> str:
-    """Return `name` as Spark's SQL writes an identifier, whatever is in it."""
+    """Return `name` as a quoted identifier of Spark SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def is_wider(table_type: str, row_type: str) -> bool:
-    """Return True if the type `table_type` differs but holds each value of `row_type`."""
+    """Return True if `table_type` is another type that holds every value of `row_type`."""
     return table_type in _WIDER.get(row_type, ())
 
 
 def is_nested(kind: str) -> bool:
-    """Return True if such a column has columns, elements or keys of its own."""
+    """Return True if the type `kind` is a struct, an array or a map."""
     return kind.startswith(("struct<", "array<", "map<"))
 
 
 def is_padded(kind: str) -> bool:
-    """Return True if Spark pads what it writes into such a column."""
+    """Return True if Spark pads the values that it writes into a column of type `kind`."""
     return _PADDED.search(kind) is not None
 
 
 def is_traced(rows: Columns) -> bool:
-    """Return True if rows have topic, partition and offset, as Kafka's own."""
+    """Return True if the rows have topic, partition and offset in Kafka's types."""
     return tuple(rows.get(name) for name in ORIGIN) == _KAFKA_TYPES
 
 
 def check_typed(columns: Columns) -> None:
-    """Raise SettingsError for a column that a table cannot be given: it is null in all rows."""
+    """Raise SettingsError for an untyped column (NULL in all rows), which no table can have."""
     for name, kind in columns.items():
         if kind == _UNTYPED:
             raise SettingsError(
@@ -89,9 +89,10 @@ def check_upsert(
 ) -> None:
     """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    That is, if they lack the keys, if their version does not have the order of numbers or of time,
-    or if the table would convert their keys or version: two keys could become one there, and a
-    newer row an older one. A key that was padded is inserted again with each batch.
+    That is the case if the rows lack keys or version, if Spark does not compare their keys, if
+    their version is not an integer, date or timestamp, or if the table would convert their keys or
+    version: two keys could become one there, and a newer row an older one. Each batch would insert
+    a padded key again.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}
@@ -129,9 +130,9 @@ def check_upsert(
 
 
 def _is_compared(kind: object) -> bool:
-    """Return True if Spark compares values of a type, which is given as Spark writes it in JSON.
+    """Return True if Spark compares values of the type `kind`, given in Spark's JSON.
 
-    Its text would not do: a struct's fields may have any name.
+    The type's `simpleString` does not suffice: a struct's fields may have any name.
     """
     match kind:
         case {"type": "struct", "fields": fields}:

@@ -1,8 +1,8 @@
-"""The newest row of each key of a batch, and the MERGE of Spark's SQL that brings it into a table.
+"""Picks the newest row of each key of a batch, and writes these rows with Spark's MERGE.
 
-The rows are computed once, and kept without a lineage: MERGE reads them several times, and rows
-that are computed again can be others. Their columns are called by number, so that no name of the
-user's meets one of ours.
+Spark computes the rows once, and keeps them without a lineage: MERGE reads them several times, and
+a second computation can yield different rows. Their columns are named by number, so that no name
+of the user conflicts with one of eo_listener.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DELETED: Final = "eo_deleted"
 _PLACE, _TIED = "eo_place", "eo_tied"
 _MICROSECONDS: Final = "yyyy-MM-dd HH:mm:ss.SSSSSS"
-EXACT: Final = {  # else times are cut to milliseconds
+EXACT: Final = {  # without these options, Spark cuts times to milliseconds
     "ignoreNullFields": "false",
     "timestampFormat": _MICROSECONDS,
     "timestampNTZFormat": _MICROSECONDS,
@@ -53,10 +53,10 @@ class UpsertTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """How rows of the types `rows` go into `table`; `columns` are those that are written.
+    """Merges rows of the types `rows` into `table`; `columns` are the columns to write.
 
-    The rows are staged by `staged` and compared with the table by `check_table`, before what
-    `statement` returns is run.
+    Call `staged` to stage the rows and `check_table` to compare them with the table, then run the
+    statement that `statement` returns.
     """
 
     target: UpsertTarget
@@ -72,15 +72,15 @@ class Merge:
 
     @property
     def located(self) -> bool:
-        """True if the table has them too."""
+        """True if rows and table have topic, partition and offset."""
         return self.traced and set(ORIGIN) <= set(self.columns)
 
     @contextmanager
     def staged(self, frame: DataFrame) -> Iterator[str]:
-        """Compute the rows of `frame`, and give them a name in its session, until the end.
+        """Compute the rows of `frame`, and yield the name of a view of them, until the block ends.
 
-        Each has its place among those of its key. Raises SettingsError where the newest of the
-        rows with one key cannot be determined, PoisonRowError for a row without a key or a version.
+        In the view each row has its place among the rows with its key. Raises SettingsError if the
+        newest row of a key cannot be determined, PoisonRowError for a row without key or version.
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
         with keep_as_view(self._placed(frame), view):
@@ -89,9 +89,9 @@ class Merge:
             yield view
 
     def check_table(self, session: SparkSession, view: str) -> None:
-        """Raise SettingsError for a row in `view` that the table's of its key is not older than.
+        """Raise SettingsError if a row in `view` is tied with the table's row of the same key.
 
-        Nor newer: if their versions are equal, and they come from several partitions.
+        They are tied if their versions are equal and they come from different partitions.
         """
         version = self.target.version_column
         if version is None or not self.located:
@@ -107,12 +107,12 @@ class Merge:
         return not rows.join(table_rows.alias("eo_there"), same_key, "leftsemi").isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
-        """How many keys the rows in `view` have."""
+        """Return the number of keys of the rows in `view`."""
         ((count,),) = _rows(session, f"SELECT count(*) FROM {view} WHERE {_PLACE} = 1")
         return int(count)
 
     def statement(self, view: str) -> str:
-        """The MERGE of the rows in `view`."""
+        """Return the MERGE statement for the rows in `view`."""
         names = dict(self._staged_names())
         changed = [name for name in self.columns if name not in self.target.keys]
         listed = ", ".join(map(quoted, self.columns))
@@ -153,9 +153,9 @@ class Merge:
         )
 
     def _value(self, name: str) -> Column:
-        """A column of the rows, a key without the sign of a zero.
+        """Return the column `name` of the rows; if it is a key, with 0.0 instead of -0.0.
 
-        For Spark -0.0 and 0.0 are equal. Iceberg leaves out the files that have the other one.
+        For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero.
         """
         value = F.col(quoted(name))
         if name not in self.target.keys or self.rows[name] not in _WITH_SIGNED_ZERO:
@@ -180,9 +180,9 @@ class Merge:
             raise tie(self.target.keys, version, origin_or_none, in_table=False)
 
     def _clash(self, view: str, table_types: Columns) -> str:
-        """A row that is neither older nor newer than that of its key in the table.
+        """Return the query for a row that is tied with the table's row of the same key.
 
-        `table_types` are the types of the table: the MERGE would give them to the row.
+        `table_types` are the types of the table, to which the MERGE would convert the row.
         """
         rows = self._two_rows
         values = self._values()
@@ -250,12 +250,12 @@ def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
 
 
 def _text(values: Sequence[str]) -> str:
-    """Values as one text: not every type can be compared (maps)."""
+    """Return SQL that joins values into one text: some types, such as maps, cannot be compared."""
     named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
     options = ", ".join(f"'{name}', '{value}'" for name, value in EXACT.items())
     return f"to_json(struct({named}), map({options}))"
 
 
 def _ordered(window: str) -> str:
-    """Spark numbers no rows without an order; if nothing orders them, any order will do."""
+    """Return `window` with an ORDER BY, which row_number() needs; add any order if it has none."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

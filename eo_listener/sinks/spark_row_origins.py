@@ -1,4 +1,4 @@
-"""Reads back of which source offset each row of a table of Spark's is."""
+"""Reads the source offset of each row of a Spark table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKET: Final = 100_000
-"""How many offsets of a partition one task sorts at a time."""
+"""The number of offsets of a partition that one task sorts at a time."""
 
 
 def row_origins(
     frame: DataFrame, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and offset of each row, in this order; rows without one of them last.
+    """Yield topic, partition and offset of each row, sorted by them; incomplete origins come last.
 
-    Spark sorts them, in temporary files if they are many, and sends each run of consecutive offsets
-    as one row. So the result does not grow with the table, but with its gaps. `columns` are the
-    names of the three, `table` is for display. A value that is not a number counts as none. Raises
-    SettingsError if a column is absent, and JvmError.
+    Spark sorts the rows, in temporary files if they are many, and sends each run of consecutive
+    offsets as one row. So the result does not grow with the table, but with its gaps. `columns`
+    are the names of the three columns, `table` is for display. A partition or offset that is not a
+    number counts as missing. Raises SettingsError if a column is absent, and JvmError.
     """
     require_origin_columns(table, frame.columns, columns)
     with asking("count the rows of a table"):
@@ -33,7 +33,7 @@ def row_origins(
 
 
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """A row for each run of offsets that follow each other; one that is there again begins another.
+    """Return a row for each run of consecutive offsets; a repeated offset begins another run.
 
     So the runs, sorted by start and end, have all offsets in order.
     """
@@ -49,7 +49,7 @@ def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
             f"try_cast({offset} AS BIGINT) AS offset",
         )
         .withColumn("bucket", F.expr(f"offset DIV {BUCKET}"))
-        .repartition(*bucket)  # and sorted, once: what follows needs no other order
+        .repartition(*bucket)  # Spark sorts once: the next steps need no other order
     )
     before = Window.partitionBy(*bucket).orderBy("offset")
     until_here = before.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -1,4 +1,4 @@
-"""Checks if files can be written in a table's place, as far as that shows without writing."""
+"""Checks, without writing, if a table's location is writable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 def storage_at(place: str) -> Storage:
-    """Look at a place that has a scheme; only that of files on this machine says who may write."""
+    """Return the storage at the URI `place`; `writable` is None if it is not on this machine.
+
+    If a local folder does not exist, its nearest existing parent counts.
+    """
     parts = urlsplit(place)
     if parts.scheme not in ("", "file"):
         return Storage(place=shown(place), writable=None)

@@ -1,4 +1,4 @@
-"""The arguments of a SQL sink about its target, checked once for every store."""
+"""A SQL sink's arguments about its target, and their checks, which all stores share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
 
 STAGED: Final = "eo_batch"
-"""The table in which `apply=` finds the batch's rows, there for one transaction only."""
+"""The table, for one transaction only, in which `apply=` finds the batch's rows."""
 
 Function: TypeAlias = "Callable[[Any, Entry], object]"
 Apply: TypeAlias = "str | Sequence[str] | Function"
-"""The user's own part of the transaction: statements, or a function of connection and entry."""
+"""The user's part of the transaction: statements, or a function of connection and entry."""
 
 
 class Mode(Enum):
-    """The effect of a mode on the rows."""
+    """The way in which a sink writes rows: it appends them, or replaces rows with their keys."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -31,9 +31,9 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The destination of rows, and their mode."""
+    """The table that a sink writes, and how it writes rows."""
 
-    #: With `apply` it only names the sink in the ledger.
+    #: The table's name. With `apply` it only names the sink in the ledger.
     table: str
     mode: Mode
     #: The columns that identify a row, for Mode.UPSERT.
@@ -43,9 +43,9 @@ class Target:
     #: A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
     delete_when: str | None
     apply: tuple[str, ...] | Function | None
-    #: Whether the sink may create its tables.
+    #: True if the sink may create its tables.
     create: bool
-    #: The table of the dead letters.
+    #: The name of the dead-letter table, or None.
     dead_letters: str | None
     limit: DeadLetterLimit
 
@@ -63,7 +63,7 @@ class Target:
         dead_letters: str | None,
         max_dead_letters: float = SHARE,
     ) -> Target:
-        """Check the arguments of a sink; raises SettingsError."""
+        """Return the target for the arguments of a sink. Raises SettingsError."""
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         chosen_mode = choice(Mode, "mode", mode)
         _check_names(table, dead_letters, (*names, version_column))
@@ -87,12 +87,12 @@ class Target:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The user's statements, none where `apply` is a function."""
+        """The user's statements, none if `apply` is a function."""
         return () if self.apply is None or callable(self.apply) else self.apply
 
 
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
-    """Refuse to make a table whose name has a dot: it would be meant as a table in a schema."""
+    """Refuse to create a table with a dot in its name: the user probably meant a schema's table."""
     before, dot, after = name.rpartition(".")
     if not dot:
         return
@@ -113,7 +113,7 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
                 fix="Give a non-empty name without NUL characters",
             )
     tables = [name.lower() for name in (table, dead_letters) if name is not None]
-    if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite's names have no case
+    if len({*tables, HEADS, HISTORY}) < len(tables) + 2:  # SQLite ignores case in names
         raise SettingsError(
             f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
             f"the ledger's own {HEADS} and {HISTORY}",
@@ -124,7 +124,7 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
 def check_keys(
     mode: Mode, keys: Sequence[str], version: str | None, delete_when: str | None = None
 ) -> None:
-    """Raise SettingsError for keys, a version or a condition that `mode` has no use for."""
+    """Raise SettingsError if keys, version column or delete condition do not fit `mode`."""
     if mode is Mode.APPEND:
         settings = {"keys": keys, "version_column": version, "delete_when": delete_when}
         for name, value in settings.items():
@@ -153,7 +153,7 @@ def check_keys(
 
 
 def _statements(apply: object) -> tuple[str, ...] | Function | None:
-    """Have statements in a tuple: an iterator would be used up by the first batch."""
+    """Return statements as a tuple: the first batch would exhaust an iterator."""
     if apply is None or callable(apply):
         return apply
     texts = (apply,) if isinstance(apply, str) or not isinstance(apply, Iterable) else tuple(apply)
@@ -169,10 +169,10 @@ def _statements(apply: object) -> tuple[str, ...] | Function | None:
 def refuse_dropped(
     label: str, key: str, query: str, heads: Mapping[TopicPartition, LedgerRow]
 ) -> None:
-    """Raise SettingsError for a missing table of which the ledger has rows.
+    """Raise SettingsError if a missing table has a ledger that records written offsets.
 
-    Recreated, it would continue in the middle. `heads` are all of the sink and query, also of
-    partitions that a batch has nothing of.
+    A new table would continue in the middle. `heads` are all heads of the sink and query, including
+    partitions of which the batch has no rows.
     """
     ends = ((tp, row.head.range.until) for tp, row in sorted(heads.items()))
     written = [(tp, until) for tp, until in ends if until > 0]

@@ -1,4 +1,4 @@
-"""The arguments of a DeltaSink, checked once. Pure."""
+"""The arguments of a DeltaSink, and their checks. No I/O."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _PART = re.compile(r"`(?:[^`]|``)+`|\w+")
 
 
 def at(location: str) -> str:
-    """The table at a place, as Spark's SQL names it."""
+    """Return the name of the table at `location` for Spark SQL."""
     return f"delta.{quoted(location)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The place and the mode of writing. Raises SettingsError for arguments that cannot be."""
+    """The table to write, and the way to write it. Raises SettingsError for invalid arguments."""
 
-    #: One of `table` and `path` is set.
+    #: Exactly one of `table` and `path` is set.
     table: str | None = None
     path: str | None = None
     mode: Mode = Mode.APPEND
@@ -31,7 +31,7 @@ class Target:
     delete_when: str | None = None
     #: The partition columns of a table that the sink creates.
     partition_by: tuple[str, ...] = ()
-    #: Columns that the table lacks are added to it.
+    #: True if the sink adds columns that the table lacks.
     new_columns: bool = False
     create: bool = False
 
@@ -41,7 +41,7 @@ class Target:
 
     @classmethod
     def to_read(cls, place: str) -> Target:
-        """Return a target that is only read: a name as in SQL, or a path, which has a slash.
+        """Return a target for reading only: `place` is a name as in SQL, or a path with a slash.
 
         Raises SettingsError.
         """
@@ -61,13 +61,13 @@ class Target:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of its name, as they were written; none of a path."""
+        """The parts of the table's name as written, with any backticks; none for a path."""
         return [] if self.table is None else _PART.findall(self.table)
 
     def reference(self, location: str | None = None, database: str | None = None) -> str:
-        """The table as Spark's SQL names it.
+        """Return the table's name for Spark SQL.
 
-        `location` is its path with a scheme; `database` is that of a name without one.
+        `location` is its path with a scheme; `database` completes a name without a database.
         """
         if self.table is None:
             return at(location or self.path or "")
@@ -93,7 +93,7 @@ def _check_place(table: str | None, path: str | None) -> None:
 
 
 def column_names(setting: str, columns: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names that an argument of a sink gives. Raises SettingsError for an empty name."""
+    """Return an argument's column names as a tuple. Raises SettingsError for an empty name."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     if not all(names):
         raise SettingsError(

@@ -1,7 +1,7 @@
-"""One batch into the table, in the commit that has its ledger.
+"""Writes one batch into the table, in the commit that has its ledger.
 
-Delta skips a commit whose number is not greater than the last one of its application, without a
-word. So a batch counts as written when its own commit is found in the log, and not before.
+Delta silently skips a commit whose number is not greater than its application's last number. So a
+batch counts as written only when its own commit is found in the log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CONF: Final = "spark.databricks.delta."
 
 
 class BatchCommit:
-    """Writes the rows of `frame` and `entry`, once; for one try."""
+    """Writes the rows of `frame` and `entry`; one object is for one try."""
 
     def __init__(
         self, target: Target, connection: Connection, label: str, frame: DataFrame, entry: Entry
@@ -72,7 +72,7 @@ class BatchCommit:
         self._session: SparkSession = frame.sparkSession
 
     def write(self) -> Applied:
-        """Do it. Raises what `Sink.apply` does."""
+        """Write rows and ledger in one commit. Raises as `Sink.apply` does."""
         rows = columns_of(self._frame)
         log = self._connection.judged(self._session)
         if log is None:
@@ -107,12 +107,12 @@ class BatchCommit:
             )
         except SettingsError:
             raise
-        except Exception as error:  # noqa: BLE001  # of Delta: another driver may have made it
+        except Exception as error:  # noqa: BLE001  # Delta's: another driver may have created it
             if self._connection.log(self._session) is None:
                 raise explained(error, self._label) from without_secrets(error)
 
     def _checked_ledger(self, log: TableLog | None) -> QueryLedger:
-        """Return the ledger, if it still is as the entry found it."""
+        """Return the ledger, if it still has the heads that the entry expects."""
         ledger = self._connection.ledger_in(log, self._entry.query)
         if log is None:
             raise SinkError(
@@ -129,7 +129,7 @@ class BatchCommit:
         return ledger
 
     def _record(self, ledger: QueryLedger) -> BatchRecord:
-        """Return the commit's text."""
+        """Return the record for the commit."""
         text = LedgerText(self._entry.query, ledger.number, ledger.heads)
         return BatchRecord(
             ledger=text.after(self._entry),
@@ -140,7 +140,7 @@ class BatchCommit:
         )
 
     def _matched(self, rows: Columns, existing: Columns, location: str) -> tuple[str, ...]:
-        """Return the columns to write; if requested, adds missing columns to the table."""
+        """Return the columns to write; if requested, first add missing columns to the table."""
         folded = {name.casefold() for name in existing}
         new = [name for name in rows if name != REASON and name.casefold() not in folded]
         accepted = {*existing, *(new if self._target.new_columns else ())}
@@ -152,7 +152,7 @@ class BatchCommit:
             check_typed({name: rows[name] for name in new})
             try:
                 add_columns(self._frame, location, new)
-            except Exception as error:  # noqa: BLE001  # of Delta: its commit is not the batch's
+            except Exception as error:  # noqa: BLE001  # Delta's; it is not the batch's commit
                 raise explained(error, self._label) from without_secrets(error)
         return columns
 
@@ -207,12 +207,15 @@ class BatchCommit:
         if written is None:
             refusal = overtaken or self._not_written(record, failed)
             if refusal is failed:
-                raise refusal  # not `from failed`: who reads its causes would find no end
+                raise refusal  # not `from failed`: its chain of causes would have no end
             raise refusal from None if failed is None else without_secrets(failed)
         return Applied(rows=written.rows)
 
     def _find(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
-        """Return the commit of this very try, in the table that the batch was judged by."""
+        """Return the commit of this very try in the table at `location`, None if there is none.
+
+        Raises SinkError if the commit is in doubt.
+        """
         log = self._connection.log_at(self._session, location, settled=settled)
         if log is None:
             return None
@@ -228,7 +231,7 @@ class BatchCommit:
         return None
 
     def _overtaken(self, record: BatchRecord, location: str) -> Exception | None:
-        """Return the error for another driver's batch, if there is one."""
+        """Return the error if another driver has written a batch, otherwise None."""
         log = self._connection.log_at(self._session, location)
         ledger = self._connection.ledger_in(log, record.query)
         if ledger.number == record.number - 1:

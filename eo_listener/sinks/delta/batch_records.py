@@ -1,7 +1,7 @@
 """The record of a batch in a commit to a Delta table, in `userMetadata`. No I/O.
 
-Format 1, a JSON object. It has all heads of its query, and where the last commits of the table's
-other queries are, so that none has to be searched for far back in the log.
+Format 1, a JSON object. It has all heads of its query, and the versions of the last commits of the
+table's queries, so that no reader has to search for them far back in the log.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ _MARK: Final = "eo-listener"
 
 
 class Doubt(Enum):
-    """Why the heads of a query cannot be known."""
+    """The reason why the heads of a query cannot be determined."""
 
     MEANWHILE = "meanwhile"
-    """The version in question was written by what was read before a RESTORE."""
+    """The doubted version has a batch that was judged before a RESTORE, replacement or rename."""
     TIMESTAMP = "timestamp"
-    """The version in question is a RESTORE to a timestamp."""
+    """The doubted version is a RESTORE to a timestamp."""
     GONE = "gone"
-    """The version in question, or those before it, are no longer in the log."""
+    """The doubted version, or versions before it, are no longer in the log."""
 
 
 class QueryState(NamedTuple):
     """The ledger of a query at some version of the table.
 
-    `number` is that of its last batch. `version` is the commit with the valid heads, None if it has
-    no heads. With `doubt` the heads cannot be known, because of the version `doubted`.
+    `number` is the number of its last batch. `version` is the commit with the valid heads, None if
+    it has no heads. If `doubt` is set, the heads cannot be determined, because of the version
+    `doubted`.
     """
 
     number: int
@@ -45,21 +46,21 @@ class QueryState(NamedTuple):
     doubted: int = -1
 
     def encode(self) -> list[object]:
-        """As JSON has it."""
+        """Return the state as a list for JSON."""
         return [self.number, self.version, self.doubt and self.doubt.value, self.doubted]
 
 
 NO_BATCH: Final = QueryState(0, None)
-"""That of a query which has not written to the table."""
+"""The state of a query that has not written to the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch that was written to the table with the id `table`; `ledger` is what it left.
+    """A batch written to the table with the id `table`; `ledger` is the ledger after the batch.
 
-    `base` is the table's version when the ledger was read, `states` the queries at that version.
-    `attempt` distinguishes attempts to write a batch. `renamed` is the ledger under its new name,
-    if this commit renamed the query: then it has no rows, and the old name no heads.
+    `base` is the table's version when the ledger was read, `states` the queries' states at that
+    version. `attempt` distinguishes attempts to write a batch. `renamed` is the ledger under its
+    new name, if this commit renamed the query: then it has no rows, and the old name no heads.
     """
 
     ledger: LedgerText
@@ -70,16 +71,14 @@ class BatchRecord:
     renamed: LedgerText | None = None
 
     def ledger_of(self, query: str) -> LedgerText:
-        """Return the record's heads for this query, which is its own or the one that it was renamed
-        to.
-        """
+        """Return the record's ledger of `query`, its own query or the new name of that query."""
         if self.renamed is not None and self.renamed.query == query:
             return self.renamed
         return self.ledger
 
     @property
     def queries(self) -> frozenset[str]:
-        """The names of the queries whose ledgers it has moved."""
+        """The names of the queries whose ledgers the commit has changed."""
         names = {self.ledger.query}
         return frozenset(names if self.renamed is None else {*names, self.renamed.query})
 
@@ -90,13 +89,13 @@ class BatchRecord:
 
     @property
     def number(self) -> int:
-        """Which of the query's batches in this table it is, from 1."""
+        """The batch's number among the query's batches in this table, from 1."""
         return self.ledger.number
 
     def text(self) -> str:
-        """As it stands in `userMetadata`.
+        """Return the text for `userMetadata`.
 
-        Without a `$`, since Spark puts values of its own in the place of `${...}` in a setting.
+        It has no `$`, since Spark replaces `${...}` in a setting.
         """
         renamed = {} if self.renamed is None else {"renamed": self.renamed.encode()}
         text = json.dumps(
@@ -115,7 +114,7 @@ class BatchRecord:
 
     @classmethod
     def parse(cls, text: str) -> BatchRecord | None:
-        """Read it; None for what somebody else has written there. Raises FormatError."""
+        """Read a record; return None for another program's text. Raises FormatError."""
         if not text.startswith(f'{{"{_MARK}":'):
             return None
         try:
@@ -144,10 +143,10 @@ class BatchRecord:
 
 
 def application_id(query: str) -> str:
-    """The key under which Delta keeps the number of a query's last batch (`txnAppId`)."""
+    """Return the key under which Delta keeps the number of a query's last batch (`txnAppId`)."""
     return PREFIX + quote(query, safe="")
 
 
 def query_of(application: str) -> str | None:
-    """The query of an `application_id`; None for one of somebody else's."""
+    """Return the query of an `application_id`; None for another program's `txnAppId`."""
     return unquote(application[len(PREFIX) :]) if application.startswith(PREFIX) else None

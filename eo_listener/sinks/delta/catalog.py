@@ -1,4 +1,4 @@
-"""The table itself: its columns, how it is made, and what it must not have."""
+"""Reads and adds a Delta table's columns, creates the table, and checks its settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORGETS: Final = "delta.setTransactionRetentionDuration"
 COORDINATED: Final = "delta.coordinatedCommits.commitCoordinator-preview"
 SETTINGS: Final = (FORGETS, COORDINATED)
-"""The properties of a table that are asked for."""
+"""The table properties that the sink reads."""
 
 _NUMBERS: Final = (
     "spark.databricks.delta.write.txnAppId",
@@ -33,7 +33,7 @@ _OF_S3: Final = ("s3", "s3a", "s3n")
 
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
-    """The columns of a table and their types, `char(n)` too, which a frame calls a string."""
+    """Return a table's columns and types, including `char(n)`, which a frame shows as a string."""
     table = session.table(reference)
     declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
     return {
@@ -45,7 +45,7 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
 def create(
     frame: DataFrame, target: Target, reference: str, location: str | None, columns: Iterable[str]
 ) -> None:
-    """Create the table, empty, with these columns of `frame`, by a commit of its own.
+    """Create the empty table with these columns of `frame`, in a separate commit.
 
     `location` is that of a path. Raises SettingsError without `create=` and if the path has other
     files, JvmError, and Spark's error, also if another program has since created the table.
@@ -74,16 +74,16 @@ def create(
 
 
 def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None:
-    """Add these columns of `frame` to the table, by a commit of its own."""
+    """Add these columns of `frame` to the table, in a separate commit."""
     writer = _empty(frame, columns).write.format("delta").mode("append")
     writer.option("mergeSchema", "true").save(location)
 
 
 def check_no_number(session: SparkSession) -> None:
-    """Raise SettingsError if the session gives a number of its own to each of its commits.
+    """Raise SettingsError if the session's settings give each of its commits the same number.
 
-    Delta leaves out a commit whose number it knows: the table, or the columns, would not be made.
-    Those of batches have theirs.
+    Delta skips a commit whose number it knows, so it would not create the table or add the columns.
+    The commits of batches have their own numbers.
     """
     settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
     if settings:
@@ -102,7 +102,7 @@ def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 def check_storage(label: str, location: str, log_stores: Collection[str]) -> None:
     """Raise SettingsError if two drivers could both write one version of the table's log.
 
-    `log_stores` are the settings that name a LogStore. One that is named was chosen.
+    `log_stores` are the settings that name a LogStore. If one is set, the user has chosen it.
     """
     scheme, colon, _ = location.partition(":")
     if not colon or scheme.lower() not in _OF_S3:
@@ -123,7 +123,7 @@ def check_storage(label: str, location: str, log_stores: Collection[str]) -> Non
 
 
 def check_table(label: str, reference: str, table: DeltaTable) -> None:
-    """Raise SettingsError for a table in which the ledger could be lost without a word."""
+    """Raise SettingsError for a table that could lose the ledger silently."""
     if FORGETS in table.settings:
         raise SettingsError(
             f"{label} has {FORGETS}={table.settings[FORGETS]}",

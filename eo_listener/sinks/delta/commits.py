@@ -1,7 +1,7 @@
-"""One commit of a Delta log, as far as a ledger needs it. Pure.
+"""Parses the parts of a commit in a Delta log that a ledger needs. No I/O.
 
 Format of the actions: Delta's transaction log protocol, PROTOCOL.md. Spark writes `commitInfo`
-first, then what concerns the table, then its files.
+first, then actions on the table, then actions on its files.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _ROWS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The contents of one version."""
+    """The contents of one version of a table's log."""
 
     version: int
     operation: str
-    #: The record of a batch, of any of our queries.
+    #: The record of a batch of any query of a DeltaSink.
     record: BatchRecord | None = None
-    #: The version that a RESTORE has gone back to, None if it does not name it.
+    #: The version to which a RESTORE went back, None if its commit does not name it.
     restored: int | None = None
-    #: Delta's own numbers.
+    #: Delta's `operationMetrics`.
     metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     changes_table: bool = False
     #: The time of the commit, in milliseconds since 1970.
@@ -50,7 +50,7 @@ class Commit:
 
     @classmethod
     def parse(cls, version: int, lines: Iterable[str]) -> Commit:
-        """Read its actions, no further than needed. Raises FormatError."""
+        """Read a version's actions, no further than needed. Raises FormatError."""
         info: Mapping[str, Any] = {}
         applications: dict[str, int] = {}
         changes = False
@@ -77,17 +77,17 @@ class Commit:
 
     @property
     def restores(self) -> bool:
-        """True if the table went back to an older version of itself."""
+        """True if the commit is a RESTORE of an older version of the table."""
         return self.operation == _RESTORE
 
     @property
     def replaces(self) -> bool:
-        """True if all that the table had was given up for something else."""
+        """True if the commit replaced the whole table."""
         return self.operation in _REPLACES
 
     @property
     def rows(self) -> int | None:
-        """How many rows were changed; None where Delta has not counted them."""
+        """The number of changed rows; None if Delta has not counted them."""
         counts = [self.metrics.get(name) for name in _ROWS.get(self.operation, ())]
         if not counts or None in counts:
             return None
@@ -105,8 +105,9 @@ def _parsed(version: int, line: str) -> dict[str, Any]:
 
 
 def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None:
-    """Return the record of a batch; None for a commit that only repeats its text, as a compaction
-    after a write does.
+    """Return the record of a batch, None if there is none.
+
+    A commit that only repeats the text, such as a compaction after a write, has no record.
     """
     record = BatchRecord.parse(text) if isinstance(text, str) else None
     if record is None or applications.get(application_id(record.query)) != record.number:

@@ -33,7 +33,7 @@ _TRIES: Final = 5
 
 
 class TableLog:
-    """The log of one table, as long as it is that table. Its commits are read once.
+    """The log of one table, until another table replaces it. It reads each commit once.
 
     Every method raises RetriableSinkError if the storage does not answer, and SettingsError for a
     table feature that this Delta Lake lacks.
@@ -50,7 +50,7 @@ class TableLog:
         self._ledger = TableLedger(table.id, self.commit, self._numbers)
 
     def commit(self, version: int) -> Commit | None:
-        """Return one commit; None if the log does not have it."""
+        """Return the commit of `version`, None if the log does not have it."""
         commit = self._commits.get(version)
         if commit is None:
             with _answering(self._label):
@@ -59,7 +59,7 @@ class TableLog:
                 return None
             commit = self._commits[version] = Commit.parse(version, lines)
             if len(self._commits) > _KEPT:
-                # Those with heads stay: the log may be cleaned while a query has nothing to write.
+                # Commits with heads stay: Delta may clean the log while a query writes nothing.
                 needed = self._ledger.versions
                 spare = [version for version in self._commits if version not in needed]
                 for version in spare[: len(self._commits) - _KEPT]:
@@ -67,7 +67,7 @@ class TableLog:
         return commit
 
     def advance(self) -> bool:
-        """Go on to the newest commit; False if the table or its schema is no longer the same."""
+        """Read on to the newest commit; return False if the table or its schema has changed."""
         if self._stamp is None or self._files.stamp(self.newest) != self._stamp:
             return False
         while (commit := self.commit(self.newest + 1)) is not None:
@@ -78,21 +78,22 @@ class TableLog:
         return True
 
     def settle(self) -> None:
-        """Have a commit finished that its LogStore has begun; some do so when they are asked."""
+        """Have the LogStore finish a commit that it has begun; some do so on a read."""
         self._files.settle(self.newest + 1)
 
     def states(self) -> States:
-        """The states of all queries of the table."""
+        """Return the states of all queries of the table."""
         return self._ledger.states(self.newest)
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason why a batch may not be in the table that it was judged by; None if it
-        is.
+        """Return the reason why the batch of `commit` is in doubt, None if it is not.
+
+        See `TableLedger.doubt`.
         """
         return self._ledger.doubt(commit)
 
     def rollback_of(self, query: str) -> Rollback | None:
-        """Return the commit that has rolled back the heads of a query."""
+        """Return the rollback of a query's heads, None if its last batch counts."""
         return self._ledger.rollback_of(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
@@ -102,9 +103,9 @@ class TableLog:
 
 
 class Connection:
-    """The table of a sink, found by the session that a batch comes with.
+    """Finds the table of a sink in the session of a batch, and reads its log.
 
-    Without `writes` nothing is asked of the storage that only who writes to it needs.
+    Without `writes` it skips the storage check that only writers need.
     """
 
     def __init__(self, target: Target, label: str, *, writes: bool = True) -> None:
@@ -112,14 +113,14 @@ class Connection:
         self._label = label
         self._writes = writes
         self._log: TableLog | None = None
-        self._table: DeltaTable | None = None  # the one that was judged by
+        self._table: DeltaTable | None = None  # the table by which the last batch was judged
         self._place: str | None = None
-        self._database: str | None = None  # of a name without one: USE no longer changes it
-        self._checked: str | None = None  # the application that was checked for Delta Lake
+        self._database: str | None = None  # of a name without one, so that USE changes nothing
+        self._checked: str | None = None  # the application in which Delta Lake was checked
 
     @property
     def reference(self) -> str:
-        """The table as Spark's SQL names it, once it was looked for."""
+        """The table's name for Spark SQL; complete once `location` was called."""
         return self._target.reference(self._place, self._database)
 
     @property
@@ -128,7 +129,7 @@ class Connection:
         return self._place
 
     def session(self) -> SparkSession:
-        """The session to use if no batch brings one. Raises SettingsError without any."""
+        """Return the session to use without a batch. Raises SettingsError if there is none."""
         session = delta_log.session_here()
         if session is None:
             raise SettingsError(
@@ -142,7 +143,7 @@ class Connection:
 
     @contextmanager
     def working_in(self, session: SparkSession) -> Iterator[None]:
-        """Have Delta, which asks for the thread's own session, use this one until the end.
+        """Make `session` the thread's session, which Delta uses, until the block ends.
 
         Raises RetriableSinkError.
         """
@@ -152,7 +153,7 @@ class Connection:
             yield
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """Return the log of the present table, up to its newest commit; None without a table.
+        """Return the current table's log, up to its newest commit; None if there is no table.
 
         Raises SettingsError, and RetriableSinkError if the storage does not answer.
         """
@@ -160,10 +161,11 @@ class Connection:
         return None if location is None else self.log_at(session, location)
 
     def judged(self, session: SparkSession) -> TableLog | None:
-        """The log of the table that was judged by last, up to its newest commit.
+        """Return the log of the table whose ledger was last read, up to its newest commit.
 
-        Without one, or if it no longer exists, that of the present table. A name is resolved when
-        the ledger is read; a batch goes to the table of that moment. Raises as `log` does.
+        If there is no such table, or it no longer exists, return the current table's log. The sink
+        resolves a name when it reads the ledger; a batch goes to the table of that moment. Raises
+        as `log` does.
         """
         if self._table is None:
             return self.log(session)
@@ -174,9 +176,9 @@ class Connection:
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
-        """Return the log of the table there, up to its newest commit; None without a table.
+        """Return the log of the table at `location`, up to its newest commit; None if none exists.
 
-        `settled`: with what its LogStore has begun to write. Raises as `log` does.
+        `settled`: first have its LogStore finish a commit. Raises as `log` does.
         """
         log, self._log = self._log, None
         with _answering(self._label):
@@ -192,8 +194,8 @@ class Connection:
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
         """Return the state of `query` in the newest version of a table.
 
-        Raises SinkError if it cannot be known, and SettingsError once if it is a different table
-        from last time.
+        Raises SinkError if it cannot be determined, and SettingsError, once, if the table is not
+        the same as last time.
         """
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):
@@ -212,7 +214,7 @@ class Connection:
         )
 
     def heads(self, log: TableLog, query: str, state: QueryState) -> Mapping[TopicPartition, Head]:
-        """Return the heads of a query in this state. Raises SinkError if they cannot be known."""
+        """Return the heads of a query in `state`. Raises SinkError if they cannot be determined."""
         if state.doubt is not None:
             raise in_doubt(self._label, self.reference, query, state)
         if state.version is None:
@@ -224,7 +226,7 @@ class Connection:
         return commit.record.ledger_of(query).heads
 
     def forget(self) -> None:
-        """Drop what is kept."""
+        """Drop the log, the table and the database that were read."""
         self._log = self._table = self._database = None
 
     def _opened(self, session: SparkSession, location: str) -> TableLog | None:
@@ -241,7 +243,7 @@ class Connection:
         raise RetriableSinkError(f"cannot read {self._label}", cause="its schema keeps changing")
 
     def location(self, session: SparkSession) -> str | None:
-        """Return the table's location, or that of its path; None if its name is not known.
+        """Return the location of the table's name or path; None if no table has the name.
 
         Raises SettingsError, and RetriableSinkError if the catalog does not answer.
         """

@@ -1,4 +1,4 @@
-"""Errors of Spark and Delta, and gaps of a log, as typed errors."""
+"""Translates errors of Spark and Delta, and gaps in a log, to eo_listener's errors."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _OF_TASKS: Final = (  # no task commits
 )
 _LOST: Final = "java.io.IOException"
 _ENDED: Final = "java.io.EOFException"
-"""Spark's error if a Python worker has ended, for example in a function of the user's."""
+"""Spark's error if a Python worker has ended, for example in a user's function."""
 
 
 def explained(error: Exception, label: str) -> Exception:
-    """Return the error of a failed write whose commit is not in the log.
+    """Return the error for a failed write whose commit is not in the log.
 
-    The storage may still carry out what it has not answered. A refusal is certain: of Delta, of
-    Spark's analysis, or of a task, which runs before the commit. Errors of the rows themselves,
-    such as those of a function of the user's, stay as they are; so do those of files that a source
-    reads.
+    The storage may still carry out a request that it has not answered. A refusal is certain if it
+    comes from Delta, from Spark's analysis, or from a task, which runs before the commit. Errors of
+    the rows themselves, such as those of a user's function, stay unchanged; so do errors about
+    files that a source reads.
     """
     if isinstance(error, EoListenerError):
         return error
@@ -103,7 +103,7 @@ def explained(error: Exception, label: str) -> Exception:
 
 
 def unsupported(label: str, thrown_by: Thrown) -> SettingsError:
-    """Say that a table needs what this Delta Lake, or the table so far, does not have."""
+    """Return the error for a table feature that this Delta Lake, or the table, does not have."""
     return SettingsError(
         f"{label} has or needs a table feature: {_without_secrets(thrown_by.text)}",
         cause="another program enabled it, or a column type needs it",
@@ -113,7 +113,7 @@ def unsupported(label: str, thrown_by: Thrown) -> SettingsError:
 
 
 def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
-    """Return the error of a table that could not be read."""
+    """Return the error for a table that could not be read."""
     chain = () if error.__cause__ is None else thrown(error.__cause__)
     if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
         return unsupported(label, feature)
@@ -121,7 +121,7 @@ def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
 
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:
-    """Return True if a task has failed to write its file, and not by what it reads or computes."""
+    """Return True if a task failed to write its file, not while it read or computed rows."""
     reads = any(exception.text.startswith(_READ) for exception in chain)
     return not reads and _of(chain, lambda name: name == _ENDED) is None
 
@@ -144,12 +144,12 @@ def _without_secrets(text: str) -> str:
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:
-    """Return the outermost exception with such a class."""
+    """Return the outermost exception with a class that `is_meant` accepts, None if none has one."""
     return next((exception for exception in chain if any(map(is_meant, exception.classes))), None)
 
 
 def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> SettingsError:
-    """Say that a name or a path no longer means the table that the query has written to."""
+    """Return the error for a name or path that no longer means the table of the query's ledger."""
     state = "the table no longer exists" if now is None else f"it is now {now.id} in {now.location}"
     return SettingsError(
         f"{label} has been replaced by another table: it was {before.id} in {before.location}, "
@@ -162,7 +162,7 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
 
 
 def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback:
-    """Describe the commit that has rolled back the heads of a query, and how to undo a RESTORE."""
+    """Return what rolled back the heads of a query and, for a RESTORE, how to undo it."""
     commit = rollback.commit
     if commit is None:
         return TableRollback(
@@ -188,19 +188,19 @@ def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback
 
 
 def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> SinkError:
-    """Say that a table was taken back between the reading of its ledger and the batch."""
+    """Return the error for a table rolled back between the reading of its ledger and the batch."""
     undo = f"If it was not intended, undo it: {back.fix}. " if back.fix else ""
     return SinkError(
         f"{label} and its ledger were rolled back while the query was running: batch {batch_id} "
         "was not written",
         cause=back.cause,
-        fix=f"{undo}To continue from the table's present state, start the query with a new "
+        fix=f"{undo}To continue from the table's current state, start the query with a new "
         "checkpointLocation, from the ledger if it still has offsets: starting_offsets(ledger=...)",
     )
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
-    """Say why the heads of a query cannot be known, and how they can be again."""
+    """Return the error for heads that cannot be determined, with the way to repair that."""
     at, problem = state.doubted, f"{label}: cannot determine what {query!r} has applied"
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:

@@ -1,12 +1,13 @@
-"""The ledger in a Delta table: which heads count at a version of it. Pure, but for its reader.
+"""Finds the ledger heads that count at a version of a Delta table. Reads only through arguments.
 
 - The newest commit of a query has the number of its last batch, and all its heads.
-- A RESTORE to version t takes the heads back to those of version t, and no number back: Delta keeps
+- A RESTORE to version t rolls the heads back to those of version t, but no number: Delta keeps
   `txnVersion`.
-- Replacing the table (CREATE OR REPLACE, CLONE) leaves numbers, and no heads.
-- A rename is one commit, with the number of the old name. Under the new one it leaves all heads.
-- Delta compares numbers only. So a batch can be written although a RESTORE, or a new table, came
-  between its judgement and its commit. Its `base` shows it: then nobody can say what the heads are.
+- Replacing the table (CREATE OR REPLACE, CLONE) keeps numbers, but no heads.
+- A rename is one commit, with the number of the old name. It gives all heads to the new name.
+- Delta compares only numbers. So Delta can write a batch although a RESTORE, or a new table, came
+  after the sink judged the batch and before its commit. The batch's `base` shows that; then the
+  heads cannot be determined.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.batch_records import NO_BATCH, BatchRecord, Doubt, QueryState
 from eo_listener.sinks.delta.commits import Commit
 
-_SOON = 50  # commits that are read before it is asked whether the table has a ledger at all
-_FAR = 1_000  # commits that are read to find what has taken heads back
+_SOON = 50  # commits to read before checking with Delta if the table has a ledger at all
+_FAR = 1_000  # commits to read in search of the commit that rolled heads back
 
 States = Mapping[str, QueryState]
-"""The states of all queries that have written to a table, by their names."""
+"""The states of all queries that have written to a table, by query name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
-    `table` is the table's id, `location` its place, `states` the queries at that version. All are
-    empty without a table.
+    `table` is the table's id, `states` the states of all queries at that version. If there is no
+    table, all are empty.
     """
 
     table: str
@@ -44,9 +45,9 @@ class QueryLedger:
 
 
 class Rollback(NamedTuple):
-    """That a table no longer has a query's last batch, number `last` of its ledger.
+    """A rollback that removed a query's last batch, number `last` of its ledger, from the table.
 
-    `commit` has rolled it back; None if that is long ago, or was cleaned.
+    `commit` did that; it is None if it lies too far back, or Delta has cleaned it from the log.
     """
 
     last: int
@@ -57,8 +58,8 @@ class TableLedger:
     """The ledgers in the log of one table, read backwards from a version, as far as needed.
 
     `read` returns a commit, None if the log does not have it. `numbers` returns the number of each
-    query's last batch, as Delta itself keeps it; it is called if the log's newest commits have no
-    batch. `table` is the table's id.
+    query's last batch, as Delta itself keeps it; the class calls it if the log's newest commits
+    have no batch. `table` is the table's id.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class TableLedger:
 
     @property
     def versions(self) -> Collection[int]:
-        """The commits with the heads that count, as far as they were found."""
+        """The versions of the commits with heads that count, as found by `states`."""
         states = self._known[1].values()
         return [state.version for state in states if state.version is not None]
 
@@ -88,9 +89,9 @@ class TableLedger:
     def _folded(self, version: int, by_version: dict[int, States]) -> States:
         """Walk down to a version whose states are known, then up again, commit by commit.
 
-        `by_version` has the states of versions that were passed already, and gets those passed
-        here: of many RESTOREs in a row each leads to the one before, so the first would be read
-        2**n times.
+        `by_version` has the states of versions that earlier walks have passed, and gets the states
+        of this walk: in a row of n RESTOREs each leads to the previous one, so otherwise the first
+        would be read 2**n times.
         """
         if version in by_version:
             return by_version[version]
@@ -103,7 +104,7 @@ class TableLedger:
                 break
             commit = self._read(at)
             if commit is None or (len(passed) == _SOON and floor < 0 and not self._numbers()):
-                states, whole = self._gone(at, passed), False  # it is that of `version` alone
+                states, whole = self._gone(at, passed), False  # valid for `version` only
                 break
             passed.append(commit)
             if commit.record is not None and floor < 0 and self.doubt(commit) is None:
@@ -118,7 +119,7 @@ class TableLedger:
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """Return the states if the log has nothing of `version` and before."""
+        """Return the states if the log lacks `version` and earlier; it has `newer`."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries
@@ -154,9 +155,9 @@ class TableLedger:
         return states
 
     def rollback_of(self, version: int, query: str) -> Rollback | None:
-        """Return the commit that has rolled back the heads of `query` that are valid at `version`.
+        """Return the rollback of the last batch of `query`, seen from `version`.
 
-        None if its newest batch counts.
+        Return None if the last batch counts, or if the heads are in doubt.
         """
         state = self.states(version).get(query)
         if state is None or state.doubt is not None:
@@ -168,9 +169,9 @@ class TableLedger:
         return Rollback(state.number, self._rollback_from(version, query, state.version))
 
     def _rollback_from(self, version: int, query: str, counts: int | None) -> Commit | None:
-        """Return the commit before which other heads of `query` than those of `counts` were valid.
+        """Return the commit that made the heads of version `counts` the valid heads of `query`.
 
-        `counts` is the version with the valid heads.
+        Before it, other heads were valid. Return None if it is not found.
         """
         floor = 0 if counts is None else counts
         by_version: dict[int, States] = {}
@@ -185,11 +186,10 @@ class TableLedger:
         return None
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason why a batch may not be in the table that it was judged by; None if it
-        is.
+        """Return the reason to doubt that a batch is in the table by which it was judged, or None.
 
-        The log is cleaned from its beginning: of what came between judgement and commit it may
-        lack some, and with it a RESTORE.
+        Delta cleans the log from its beginning, so commits between the batch's `base` and its own
+        commit may be missing, and a RESTORE with them.
         """
         record = commit.record
         if record is None:
@@ -207,7 +207,7 @@ class TableLedger:
 
 
 def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
-    """Return True if one entry renames what the other moved: Delta compares one id alone."""
+    """Return True if one record renames a query of the other: Delta compares only one id."""
     if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False
     return bool(earlier.queries & later.queries)

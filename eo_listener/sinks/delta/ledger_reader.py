@@ -1,4 +1,4 @@
-"""Reads the ledgers of a Delta table from outside, by a Spark of its own; changes nothing."""
+"""Reads the ledgers of a Delta table outside a query, with a separate Spark; changes nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
 
 
 class DeltaLedgerReader:
-    """The `LedgerReader` of a table; `place` is its name or its path, as the sink was given it.
+    """The `LedgerReader` of a Delta table; `place` is the name or path that was passed to the sink.
 
-    With `query` the ledger of any other query has no heads if it cannot be known; without it, that
-    is an error. The history is that of the newest `batches`. Raises SettingsError for an impossible
+    With `query`, another query's ledger has no heads if it cannot be determined; without `query`,
+    that is an error. The history covers the newest `batches`. Raises SettingsError for an invalid
     place.
     """
 
@@ -60,7 +60,7 @@ class DeltaLedgerReader:
 
     @property
     def label(self) -> str:
-        """The table or the path."""
+        """The table or the path, for display."""
         return shown(self._target.label)
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
@@ -83,12 +83,12 @@ class DeltaLedgerReader:
         return [ledger for ledger in ledgers if ledger is not None]
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read what the newest batches have applied, as far as the log has their commits."""
+        """Read the history of the newest batches, back to the first commit that the log lacks."""
         log = self._log or self._open(self._spark.session())
         return iter(applied_batches(newest_steps(self._steps(log, key.query), self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
-        """Read of which offset each row is, in the version that the ledger was read of."""
+        """Read the source offset of each row, in the version from which the ledger was read."""
         session = self._spark.session()
         log = self._log or self._open(session)
         reader = session.read.format("delta").option("versionAsOf", log.newest)
@@ -100,12 +100,12 @@ class DeltaLedgerReader:
             raise error.as_kind(SinkError, label=self.label) from error
 
     def close(self) -> None:
-        """Release what was read; the Spark is closed by who has made it."""
+        """Forget the table and its log; the caller closes its Spark."""
         self._connection.forget()
         self._log = None
 
     def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
-        """Return the ledger of a query; None if all that it had goes by another name."""
+        """Return the ledger of a query; None if it was renamed, so all heads have another name."""
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
@@ -121,16 +121,16 @@ class DeltaLedgerReader:
         return StoredLedger(key=key, heads=heads, moved_at=at, rollback=back, newest_only=True)
 
     def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
-        """The commit that has the heads, without what was before it, which is another file.
+        """Yield the commit with the heads, without the heads before it, which are in another file.
 
-        One without rows may be a repair, which leaves most heads as they were.
+        Skip a commit without rows, which may be a repair that left most heads unchanged.
         """
         commit = None if state.version is None else log.commit(state.version)
         if commit is not None and commit.rows != 0:
             yield LedgerStep(heads, None, None, commit.at)
 
     def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
-        """Yield the newest first. A record names the commit of the batch before it."""
+        """Yield the query's steps, the newest first; a record names the previous batch's commit."""
         state: QueryState | None = log.states().get(query)
         while state is not None and state.version is not None and state.doubt is None:
             commit = log.commit(state.version)

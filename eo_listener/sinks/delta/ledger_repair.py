@@ -1,4 +1,4 @@
-"""Repairs a ledger in a Delta table: by a commit without rows, made and found as a batch's is."""
+"""Repairs a ledger in a Delta table: writes a commit without rows in the same way as a batch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _C = TypeVar("_C")
 
 
 class DeltaLedgerRepair:
-    """The `LedgerRepair` of a table; `place` is its name or its path.
+    """The `LedgerRepair` of a Delta table; `place` is its name or its path.
 
-    Raises SettingsError for a place that cannot be.
+    Raises SettingsError for an invalid place.
     """
 
     #: The effect on a batch in progress.
@@ -55,27 +55,27 @@ class DeltaLedgerRepair:
         self._connection = Connection(self._target, self.reader.label)
 
     def key_of(self, table: str) -> str:
-        """Its own, whatever the table is called."""
+        """Return the table's own key. Raises SettingsError if `table` is another table."""
         refuse_table_of_its_own(self.reader.label, self._place, table)
         return self._place
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # Delta shows none
-        """Nobody that is known."""
+        """Return nothing: Delta does not show the writers of a table."""
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Nothing: the ledger is in the table."""
+        """Check nothing: the ledger is in the table."""
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over to another query, in one commit."""
+        """Give a ledger to another query, in one commit."""
         self._commit(_RenameCommit, rename)
 
     def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
-        """Move a head over a gap, in one commit."""
+        """Move a head to the end of an accepted gap, in one commit."""
         self._commit(BatchCommit, entry)
 
     def close(self) -> None:
-        """Drop what is kept."""
+        """Forget the table and its log."""
         self.reader.close()
         self._connection.forget()
 
@@ -90,7 +90,7 @@ class DeltaLedgerRepair:
         commit_to_table(label, commit, service="storage")
 
     def _no_rows(self) -> DataFrame:
-        """The table's columns, and none of its rows."""
+        """Return a frame with the table's columns and no rows."""
         session = self._spark.session()
         location = self._connection.location(session)
         if location is None:
@@ -99,7 +99,7 @@ class DeltaLedgerRepair:
 
 
 class _RenameCommit(BatchCommit):
-    """One commit with the number of the old name, which takes its heads to the new one."""
+    """Gives the heads of the old name to the new name, in one commit with the old name's number."""
 
     def __init__(
         self,

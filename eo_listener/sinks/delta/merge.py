@@ -1,4 +1,4 @@
-"""The MERGE of a batch, in a session of its own: its number is a setting of the session."""
+"""Runs the MERGE of a batch in a separate session, since its number is a session setting."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _OF_MERGE: Final = {
 def prepared(
     merge: Merge, frame: DataFrame, commit: Mapping[str, str]
 ) -> Iterator[Callable[[], object]]:
-    """Stage the rows of `frame`, and give what merges them, by a commit with these settings.
+    """Stage the rows of `frame`, and yield a function that merges them in one commit.
+
+    `commit` are the session settings for that commit.
 
     Raises as `Merge.staged` and `Merge.check_table` do.
     """
     with merge.staged(frame) as view:
         merge.check_table(frame.sparkSession, view)
-        # Others may use the batch's own session at the same time.
+        # Other threads may use the batch's session at the same time.
         own = clone_session(frame.sparkSession, {**_OF_MERGE, **commit})
         text = merge.statement(view)
         yield lambda: own.sql(text)

@@ -1,4 +1,4 @@
-"""DeltaSink: what a user names, and what a batch calls."""
+"""DeltaSink, the sink for a Delta table."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from eo_listener.spark.checkpoint.location import shown
 class DeltaSink:
     """Writes batches into a Delta table, each of them once, in the commit that has its ledger.
 
-    `table` is a name as in SQL (`lake.delays`), or `path` is the location of the table. `mode`:
-    "append"; "upsert" with `keys`, a MERGE (the newest row of a key, by `version_column` if there
-    is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows, is true
-    for the newest row of a key, the row in the table is deleted. A table that does not exist is
-    created, with the columns of the first batch, unless `create` is False; `partition_by` names
-    partition columns for it. With `new_columns` missing columns are added to the table; otherwise
-    they are refused.
+    Give either `table`, a name as in SQL (`lake.delays`), or `path`, the table's location. `mode`
+    is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by `version_column`
+    if there is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows,
+    is true for the newest row of a key, the MERGE deletes the row in the table. The sink creates a
+    missing table with the columns of the first batch, unless `create` is False; `partition_by`
+    names partition columns for it. With `new_columns` the sink adds missing columns to the table;
+    otherwise it refuses them.
 
     There are no dead letters: another table would be another transaction. Raises SettingsError for
-    arguments that cannot be.
+    invalid arguments.
     """
 
     per_partition = False
@@ -77,26 +77,26 @@ class DeltaSink:
 
     @property
     def key(self) -> str:
-        """The table or the path as it was given: the ledger itself is in the table."""
+        """The table or the path as the user wrote it: the ledger itself is in the table."""
         return self._target.table or self._target.path or ""
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The table itself."""
+        """The address of the ledger, which is in the table itself."""
         return LedgerPlace(address=f"delta:{shown(self.key)}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; none if there is no table yet."""
+        """Return the heads of `query`, none if there is no table yet."""
         log = self._connection.log(self._connection.session())
         return self._connection.ledger_in(log, query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in this table, under any name."""
+        """Return the heads in this table whose last move is by `query_id`, for any query name."""
         log = self._connection.log(self._connection.session())
         states = {} if log is None else log.states()
         ledgers = {}
         for query, state in states.items():
-            if state.doubt is not None:  # under its own name such a query is refused
+            if state.doubt is not None:  # such a query is refused when it runs under its own name
                 continue
             heads = self._connection.ledger_in(log, query).heads
             moved = {tp: head for tp, head in heads.items() if head.query_id == query_id}
@@ -113,9 +113,9 @@ class DeltaSink:
                 cause="Spark's JVM reads the log of a Delta table, and runs in another process",
                 fix="Run the query in classic PySpark",
             )
-        with self._connection.working_in(session):  # the transform may have used another one
+        with self._connection.working_in(session):  # the transform may have used another session
             return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
 
     def close(self) -> None:
-        """Drop what is kept of the table."""
+        """Forget the table and its log."""
         self._connection.forget()

@@ -23,9 +23,10 @@ _OWN: Final = "spark_catalog"
 
 
 def describe(plan: TablePlan, spark: LocalSpark) -> DeltaFacts:
-    """Look at it by a Spark of the command's own. Raises SettingsError for a name that cannot be.
+    """Return the facts about the table of `plan`, read with the command's own Spark.
 
-    Reasons why it cannot be read, or why the sink refuses it, are among the facts.
+    If the table cannot be read, or the sink would refuse it, the facts have the reason. Raises
+    SettingsError for an invalid name.
     """
     target = Target.to_read(plan.name)
     connection = Connection(target, target.label)

@@ -1,4 +1,4 @@
-"""Columns of a batch in the types of a Delta table."""
+"""Casts columns of a batch to the types of a Delta table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def widened(name: str, rows: Columns, table: Columns) -> Column:
-    """A column of the rows; in the table's type, if that holds each of its values.
+    """Return the column `name`, in the table's type if that type holds each of its values.
 
     Delta refuses any other difference.
     """

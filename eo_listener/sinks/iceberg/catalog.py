@@ -1,4 +1,4 @@
-"""The target table: made, given new columns; and the batch's rows as it takes them."""
+"""Creates the target table, adds columns to it, and fits the batch's rows to its columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMAT: Final = "format-version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """How a missing table is created; `create` is False if it must not be."""
+    """How to create a missing table; `create` is False if the sink must not create it."""
 
     create: bool
     partition_by: tuple[str, ...]
@@ -44,7 +44,7 @@ class Creation:
 
 
 def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
-    """Make the table with the columns of `frame`. Raises as `find` does."""
+    """Create the table with the columns of `frame`. Raises as `find` does."""
     check_typed(columns_of(frame))
     columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
@@ -75,10 +75,10 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
 def matched(
     spark: Any, name: TableName, frame: DataFrame, *, new_columns: bool
 ) -> tuple[tuple[str, ...], StructType]:
-    """Return which columns of `frame` are written, and the table's schema.
+    """Return the columns of `frame` to write, and the table's schema.
 
-    With `new_columns` those that the table lacks are added to it first. Raises SettingsError for
-    columns that do not fit.
+    With `new_columns` the function first adds the columns that the table lacks. Raises
+    SettingsError for columns that do not fit.
     """
     with java_errors():
         schema = spark.table(name.sql).schema
@@ -95,7 +95,7 @@ def matched(
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], schema: StructType) -> DataFrame:
-    """Return these columns of `frame` as the table has them, in its order; null what they lack."""
+    """Return `columns` of `frame` in the table's order, with null for columns that it lacks."""
     return frame.select(
         *(
             F.col(quoted(field.name))

@@ -1,4 +1,4 @@
-"""The way to a table: Iceberg's runtime in the session, and the catalog."""
+"""Loads a table from the session's catalog; first checks the session's Iceberg runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_CATALOG: Final = "CatalogNotFoundException"
 
 
 def check_runtime(spark: Any) -> None:
-    """Raise SettingsError where the session has no Iceberg, or that of another Spark."""
+    """Raise SettingsError if the session has no Iceberg, or the Iceberg of another Spark."""
     if not hasattr(spark, "_jvm"):
         raise SettingsError(
             "IcebergSink needs Spark's JVM, which Spark Connect does not provide",
@@ -42,12 +42,12 @@ def check_runtime(spark: Any) -> None:
 
 
 def find(spark: Any, name: TableName) -> IcebergTable | None:
-    """Load the table; None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
+    """Load the table, None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
     check_runtime(spark)
     catalog = name.parts[0]
     try:
         table = IcebergTable.load(spark, name.sql, catalog)
-        # Iceberg takes a catalog that has failed for none; by now it may be back.
+        # Iceberg treats a catalog that failed to load as missing; by now it may load.
         if table is None and _has_catalog(spark, catalog):
             table = IcebergTable.load(spark, name.sql, catalog)
     except ThrownError as error:
@@ -70,9 +70,9 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
 def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
     """Return True if main still has an entry of a file that `snapshot` has written.
 
-    Raises as `find` does, and SettingsError where the session reads another branch.
+    Raises as `find` does, and SettingsError if the session reads another branch.
     """
-    table = find(spark, name)  # its cache can have main as it was before a rollback
+    table = find(spark, name)  # the cached table can have the main of before a rollback
     if table is not None:
         check_wap(spark, table, label)
     with java_errors():
@@ -81,9 +81,9 @@ def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool
 
 
 def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
-    """Raise SettingsError where the session reads or writes elsewhere than it is told to.
+    """Raise SettingsError if WAP settings would redirect the session's reads or writes.
 
-    With an id what is written is on no branch at all (`SparkWrite.commitOperation`). Raises
+    With spark.wap.id, Spark writes rows to no branch at all (`SparkWrite.commitOperation`). Raises
     ThrownError.
     """
     settings = [name for name in WAP if spark.conf.get(name, None) is not None]
@@ -96,10 +96,10 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
 
 
 def _has_catalog(spark: Any, catalog: str) -> bool:
-    """Return True if the session has the catalog. Raises the error with which it failed to load."""
+    """Return True if the session has the catalog. Raises the error if the catalog cannot load."""
     try:
         with working_in(spark), java_errors():
-            spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark has no way to it
+            spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark lacks this
     except ThrownError as error:
         if not error.is_any(_NO_CATALOG):
             raise

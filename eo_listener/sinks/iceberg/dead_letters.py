@@ -1,14 +1,14 @@
 """The dead letters of an Iceberg table, in a table of their own.
 
-Two tables have no commit in common. So the letters of a batch are first written to a branch of
+Two tables have no commit in common. So the sink first writes the letters of a batch to a branch of
 their table, which nobody reads; the commit that publishes the batch names that branch, next to the
-ledger; and then the branch is published too. Whoever reads the ledger next, before the next batch
-or after a restart, publishes pending letters. So batch and letters come to be at one moment: a
-batch that was never published, of a zombie or an earlier attempt, leaves no letter, and a batch
-that was published loses none.
+ledger; and then the sink publishes the branch too. The next reader of the ledger, before the next
+batch or after a restart, publishes pending letters. So one commit decides about batch and letters:
+a batch that was never published, of a zombie or an earlier attempt, leaves no letter, and a
+published batch loses none.
 
-The table of letters has a ledger of its own for each table and query, which counts the batches
-with letters: one of that number or a greater one says that they are published.
+The table of letters has its own ledger for each table and query, which counts the batches with
+letters: if its number is at least that of a batch, the batch's letters are published.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ logger = logging.getLogger("eo_listener")
 class LettersOfBatch:
     """The place of a batch's letters: on `branch` of `table`, as number `number` of its ledger.
 
-    `owner` is the name that this ledger has.
+    `owner` is the name of the query in that ledger.
     """
 
     table: str
@@ -72,12 +72,12 @@ class LettersOfBatch:
     number: int
 
     def encode(self) -> str:
-        """Return its text in the summary of the snapshot that has the batch. Format 1, JSON."""
+        """Return the text for the summary of the snapshot with the batch. Format 1, JSON."""
         return json.dumps({"v": _VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> LettersOfBatch:
-        """Read that text. Raises FormatError."""
+        """Read a text that `encode` returned. Raises FormatError."""
         try:
             document = json.loads(text)
             letters = cls(
@@ -103,9 +103,9 @@ class LettersOfBatch:
 
 
 class DeadLetterTables:
-    """Tables of dead letters; `label` names the sink whose they are, `accept_expired` is its own.
+    """Writes and publishes the dead letters of a sink, whose name for display is `label`.
 
-    All methods raise as `Sink.apply` does.
+    `accept_expired` is the sink's setting. All methods raise as `Sink.apply` does.
     """
 
     def __init__(self, label: str, *, accept_expired: bool) -> None:
@@ -116,7 +116,7 @@ class DeadLetterTables:
         self._ledgers_of: dict[str, PublishedLedgers] = {}
 
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
-        """Make the table, if it does not exist, before the first batch that may need it."""
+        """Create the table if it does not exist, before the first batch that may need it."""
         if self._made != name.key:
             with translating(name.label):
                 self._table(letters.sparkSession, name, letters, create=create)
@@ -125,7 +125,7 @@ class DeadLetterTables:
     def stage(
         self, name: TableName, letters: DataFrame, entry: Entry, owner: str, *, create: bool
     ) -> LettersOfBatch:
-        """Write the letters on a branch, which `publish` publishes."""
+        """Write the letters on a branch, for `publish`, and return their place."""
         spark = letters.sparkSession
         with translating(name.label):
             table = self._table(spark, name, letters, create=create)
@@ -165,7 +165,10 @@ class DeadLetterTables:
             )
 
     def publish(self, text: str, run_id: str, spark: Any = None) -> None:
-        """Publish the letters of a batch that was published, if they are not yet."""
+        """Publish the letters of a published batch, if they are not published yet.
+
+        `text` is their place, from `LettersOfBatch.encode`.
+        """
         if text == self._published:
             return
         try:
@@ -203,7 +206,7 @@ class DeadLetterTables:
     def _move_main(
         self, table: IcebergTable, ledgers: PublishedLedgers, letters: LettersOfBatch, run_id: str
     ) -> bool:
-        """Move main on to the branch; return False if others came first."""
+        """Move main to the branch of `letters`; return False if other commits came first."""
         at = table.branches.get(letters.branch)
         head = None if at is None else ledgers.read(table, at)
         if head is None or head.ledger is None or head.ledger.number != letters.number:
@@ -244,7 +247,7 @@ class DeadLetterTables:
         return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Those of the table; what they have read of its snapshots is kept."""
+        """Return the ledgers of the table `name`, kept together with the snapshots they read."""
         ledgers = self._ledgers_of.get(name.key)
         if ledgers is None:
             label = name.label
@@ -267,14 +270,14 @@ class DeadLetterTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
-    """`rows` can be written; `refused` cannot, there are `dead` of them, and eo_poison says why."""
+    """The `rows` of a batch to write, and its `dead` refused rows, with a reason in eo_poison."""
 
     rows: DataFrame
     refused: DataFrame
     dead: int
 
     def letters(self, entry: Entry, now: datetime) -> DataFrame:
-        """The refused rows as those of a dead-letter table."""
+        """Return the refused rows as rows of a dead-letter table."""
         names = [name for name in self.refused.columns if name != REASON]
         batch = {
             "query": F.lit(entry.query),
@@ -298,8 +301,8 @@ class Sifted:
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
     """Compute the rows of `frame` once, and sift them: each of `reasons` is null unless it applies.
 
-    So each row is either written or refused, whatever the transform does. Without any reason they
-    are left as they are. Raises PoisonRowError where more are refused than `refusals` allow.
+    So each row is either written or refused, whatever the transform does. If `reasons` is empty,
+    the rows stay as they are. Raises PoisonRowError if more rows are refused than `refusals` allow.
     """
     if not reasons:
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))
@@ -317,8 +320,9 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
 
 
 def marks(frame: DataFrame) -> list[Column]:
-    """Return the rows that the transform has marked. Raises SettingsError for a mark that is not
-    text.
+    """Return the column with the transform's marks, if the frame has one.
+
+    Raises SettingsError for a mark that is not text.
     """
     if REASON not in frame.columns:
         return []
@@ -334,10 +338,10 @@ def marks(frame: DataFrame) -> list[Column]:
 def flaws(
     frame: DataFrame, columns: Sequence[str], schema: StructType, target: UpsertTarget
 ) -> list[Column]:
-    """Return the reasons why a table of the schema `schema` would not take these columns.
+    """Return the reasons why a table with the schema `schema` would refuse `columns` of a row.
 
-    A null in a key, in the version, or in a column that it requires; a number that its column
-    cannot hold. Of a row that deletes only the key and the version count.
+    A reason is a null in a key, in the version, or in a required column, or a number that the
+    table's column cannot hold. For a row that deletes, only key and version count.
     """
     version = [] if target.version_column is None else [target.version_column]
     reasons = [
@@ -372,7 +376,7 @@ def _origin(name: str, names: Sequence[str]) -> Column:
 
 
 def _count(refused: DataFrame, refusals: Refusals, dead: int) -> None:
-    """Have the error name the first of them, and the most frequent reason."""
+    """Put the first refused row and the most frequent reason into `refusals`, for its error."""
     names = refused.columns
     origin = [_origin(name, names).alias(name) for name in ORIGIN]
     first = refused.select(*origin, REASON).orderBy(*ORIGIN).limit(1).collect()

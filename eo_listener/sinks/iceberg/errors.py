@@ -1,4 +1,4 @@
-"""The meaning of Iceberg's and its catalogs' errors for a batch."""
+"""Translates errors of Iceberg and its catalogs to errors of a batch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _REFUSED: Final = (
 )
 _ANSWERED: Final = ("BadRequestException", "ValidationException", "IllegalArgumentException")
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id is behind")
-"""A server of Iceberg's REST catalog up to 1.10 calls this a malformed request: the commit was made
-on metadata that another commit has since followed (apache/iceberg#15001).
+"""Texts in an error of a commit whose base metadata were outdated by another commit.
+
+A server of Iceberg's REST catalog up to 1.10 reports a malformed request (apache/iceberg#15001).
 """
 _CLOCK: Final = ("Invalid update timestamp", "Invalid snapshot timestamp")
 _AWAY: Final = (
@@ -43,7 +44,7 @@ _AWAY: Final = (
     "RESTException",
 )
 _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
-"""Spark's name for it; it must never occur, as one row of each key is merged."""
+"""Spark's error for several source rows with one key, which must never occur in a MERGE here."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _NO_DRIVER: Final = "No suitable driver"
 _NULL: Final = (
@@ -51,24 +52,27 @@ _NULL: Final = (
     "Null value appeared in non-nullable field",  # of Spark 3.5
 )
 _ANOTHER: Final = "Table UUID does not match"
-"""Iceberg's error if a table that is read again is another table of that name."""
+"""Iceberg's error if another table now has the name of a table that is read again."""
 _SHOWN: Final = 300
-"""How many characters of what an exception says are shown."""
+"""How many characters of an exception's text are shown."""
 
 
 def is_refusal(error: ThrownError) -> bool:
-    """Return True if a commit that has failed with it is refused: nothing of it was made."""
+    """Return True if `error` means that the commit was refused, and has changed nothing."""
     refused = error.is_any(*_REFUSED) or _is_overtaken(error)
     return refused and not error.is_any("CommitStateUnknownException")
 
 
 def is_temporary(error: ThrownError) -> bool:
-    """Return True if the batch is to be written again after it."""
+    """Return True if the batch should be written again after `error`."""
     return is_conflict(error) or is_of_clock(error) or error.is_any(*_AWAY)
 
 
 def refused_alone(error: ThrownError, label: str) -> SinkError:
-    """Return the error of a refusal that no other commit caused and a retry would repeat."""
+    """Return the error for a refusal that no other commit has caused, so a retry would repeat it.
+
+    If the cause is a clock, the error is retriable.
+    """
     if is_of_clock(error):
         return _of_clock(error, label)
     return SinkError(
@@ -80,7 +84,7 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
 
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
-    """Return the error of a failure before the batch was published: nothing of it was written."""
+    """Return the error for a failure before the batch was published: nothing of it was written."""
     text = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
@@ -99,7 +103,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     if error.says(*_NULL):
         return SinkError(
             f"{label}: a row has a null in a column that the table requires (NOT NULL)",
-            fix="Fill or filter it in the transform, or send such rows to "
+            fix="Replace the null or filter the row in the transform, or collect such rows with "
             'dead_letters="..."; nothing was written',
         )
     if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
@@ -127,7 +131,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
 
 @contextmanager
 def translating(label: str) -> Iterator[None]:
-    """Raise what Java and Py4J raise meanwhile as `translated` says."""
+    """Raise the errors of Java and Py4J inside the block as `translated` returns them."""
     try:
         yield
     except ThrownError as error:
@@ -137,7 +141,7 @@ def translating(label: str) -> Iterator[None]:
 
 
 def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | SettingsError:
-    """Return the error of a failed read of a table."""
+    """Return the error for a failed read of a table."""
     text = in_short(error)
     if error.is_any(*_FORBIDDEN):
         return SinkError(
@@ -163,7 +167,7 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
 
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
-    """Return the error of a failed publication whose outcome is unknown."""
+    """Return the error for a failed publication whose outcome is unknown."""
     text = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
         f"{label}: cannot tell if the batch was published ({text})",
@@ -173,7 +177,7 @@ def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
 
 
 def not_on_branch(label: str, branch: str) -> SettingsError:
-    """Say that a batch was written elsewhere."""
+    """Return the error for a batch whose rows were not written to its branch."""
     return SettingsError(
         f"{label}: the rows were not written to branch {branch}",
         cause="a setting of the session or the table sends writes elsewhere, such as "
@@ -183,7 +187,7 @@ def not_on_branch(label: str, branch: str) -> SettingsError:
 
 
 def branch_dropped(label: str, branch: str) -> RetriableSinkError:
-    """Say that the branch of a batch is gone."""
+    """Return the error for a batch whose branch no longer exists."""
     return RetriableSinkError(
         f"{label}: branch {branch} of this batch no longer exists",
         cause="another driver of this query has published a batch, or the branch was dropped",
@@ -192,7 +196,7 @@ def branch_dropped(label: str, branch: str) -> RetriableSinkError:
 
 
 def branch_damaged(label: str, branch: str) -> RetriableSinkError:
-    """Say that what was written cannot be read."""
+    """Return the error for a batch whose branch cannot be read."""
     return RetriableSinkError(
         f"{label}: branch {branch} of this batch has lost its manifest list",
         cause="up to 1.10 Iceberg deletes it after a commit that succeeded but was not confirmed",
@@ -201,7 +205,7 @@ def branch_damaged(label: str, branch: str) -> RetriableSinkError:
 
 
 def table_replaced(label: str, query: str, branch: str) -> SinkError:
-    """Say that the table is a new one, and which branch has the rows of before."""
+    """Return the error for a table that was replaced; `branch` has the previous rows."""
     return SinkError(
         f"{label} was replaced: it no longer has the rows and the ledger of {query!r}",
         cause="another program ran CREATE OR REPLACE TABLE while the query was running",
@@ -211,7 +215,7 @@ def table_replaced(label: str, query: str, branch: str) -> SinkError:
 
 
 def table_dropped(label: str, observation: str) -> SinkError:
-    """Say that the table with the ledger is gone; `observation` is how that was seen."""
+    """Return the error for a table that is gone, with its ledger; `observation` shows that."""
     return SinkError(
         f"{label} is no longer the table whose ledger was read ({observation}); nothing was "
         "written",
@@ -222,7 +226,7 @@ def table_dropped(label: str, observation: str) -> SinkError:
 
 
 def overtaken(label: str, batch_id: int) -> RetriableSinkError:
-    """Say that a batch could not be published because others always came first."""
+    """Return the error for a batch that could not be published: other commits came first."""
     return RetriableSinkError(
         f"{label}: other commits came first while batch {batch_id} was being written",
         cause="other programs write to the table, or compact it, at the same time",
@@ -233,9 +237,9 @@ def overtaken(label: str, batch_id: int) -> RetriableSinkError:
 def computed_in_vain(
     label: str, batch_id: int, by: str, *, times: int, seconds: float
 ) -> RetriableSinkError:
-    """Say that what a batch has written was out of date so many times; `by` is who came first.
+    """Return the error for a batch whose written rows were out of date `times` times.
 
-    `seconds` is what all of it took.
+    `by` describes the commits that came first the last time; `seconds` is the total time.
     """
     return RetriableSinkError(
         f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "
@@ -250,7 +254,7 @@ def computed_in_vain(
 
 
 def is_conflict(error: ThrownError) -> bool:
-    """Return True if another commit came first, or the same one."""
+    """Return True if another commit came first, or the first attempt of the same commit."""
     # A commit that succeeded but was refused conflicts with itself when Iceberg repeats it: nobody
     # else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and error.says("conflicting")
@@ -263,7 +267,7 @@ def _is_overtaken(error: ThrownError) -> bool:
 
 
 def is_of_clock(error: ThrownError) -> bool:
-    """Return True if it is refused for its time: before that of the table's last commit."""
+    """Return True if the commit is refused because its time is before the table's last commit."""
     return error.is_any(*_ANSWERED) and error.says(*_CLOCK)
 
 
@@ -277,12 +281,12 @@ def _of_clock(error: ThrownError, label: str) -> RetriableSinkError:
 
 
 def in_short(error: ThrownError) -> str:
-    """The exception's class, and the first line of its text."""
+    """Return the exception's class, and the first line of its text."""
     return f"{error.classes[0].rpartition('.')[2]}: {first_line(error.text)}"
 
 
 def with_cause(error: ThrownError) -> str:
-    """The same text, with the root cause if that has more: the storage's own error."""
+    """Return the text of `in_short`, with the root cause (the storage's error) if it adds more."""
     text = in_short(error)
     if not error.causes or first_line(error.causes[-1]) in text:
         return text
@@ -290,5 +294,5 @@ def with_cause(error: ThrownError) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of what an exception says, without secrets, for a text of ours."""
+    """Return the first line of an exception's text, without secrets and cut to _SHOWN."""
     return shown(text.strip().split("\n", 1)[0])[:_SHOWN]

@@ -1,17 +1,19 @@
-"""The ledger in the snapshots of a table: which of them counts. Pure.
+"""Finds the ledger that counts in the snapshots of a table. Reads only through its arguments.
 
-A batch's rows and its ledger are published together, as one snapshot of the branch main. So the
-ledger of a query is that of the newest snapshot, from main's head back by parents, that has one.
+The sink publishes a batch's rows and ledger together, as one snapshot of the branch main. So a
+query's ledger is in the newest snapshot, from main's head back by parents, that has one for it.
 
-Its branch keeps that snapshot when others expire. If an expired snapshot between it and main's head
-breaks the chain, three things can have happened to the head of such a branch: it was published; it
-was published and removed by a rollback; it was never published. Older metadata of the table still
-have the parents of expired snapshots, and prove which. If those were deleted too: sequence numbers
-grow along a chain, so anything newer than the last snapshot known to be main's cannot be behind it;
-of the rest, files of it in main prove that it was published; without any, nobody can tell.
+The batch's branch keeps that snapshot when other snapshots expire. If an expired snapshot between
+it and main's head breaks the chain, three things can have happened to the branch's head: it was
+published; it was published and removed by a rollback; it was never published. Older metadata of the
+table still have the parents of expired snapshots, and prove which. If the older metadata were
+deleted too, sequence numbers help: they grow along a chain, so a head that is newer than the last
+snapshot known to be in main cannot be behind it. For an older head, files of it in main prove that
+it was published; if main has none, nobody can tell.
 
-A cherry-picked snapshot has the rows of another one and not its summary. So one of a batch's that
-is in main behind no ledger of it means rows that the ledger does not have.
+A cherry-picked snapshot has the rows of another snapshot, but not its summary. So a snapshot in
+main that was picked from a batch, and that no ledger of the batch's query follows, means rows that
+the ledger lacks.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 class Published:
     """The ledger of a query, and the snapshot that has it.
 
-    `rolled_back` is a branch with later batches, which a rollback has taken out of main; `replaced`
+    `rolled_back` is a branch with later batches, which a rollback has removed from main; `replaced`
     is a branch with batches of an earlier table, which a new table of the same name has replaced.
     """
 
@@ -51,9 +53,10 @@ class Published:
 
 
 class PublishedLedgers:
-    """Finds ledgers; snapshots never change, so those that the search before has read are kept.
+    """Finds the ledgers in a table's snapshots.
 
-    `has_files_of(snapshot)` says whether main still has files that this snapshot has added.
+    It keeps the snapshots that the previous search read, since snapshots never change.
+    `has_files_of(snapshot)` returns True if main still has files that this snapshot added.
     """
 
     def __init__(self, label: str, has_files_of: Callable[[int], bool]) -> None:
@@ -70,11 +73,10 @@ class PublishedLedgers:
         accept_expired: bool = False,
         had_ledger: bool = False,
     ) -> Published:
-        """Return the ledger of `query`; one without heads if it has none.
+        """Return the ledger of `query`, without heads if the query has none.
 
-        `had_ledger`: it is certain that main has had one.
-
-        Raises SinkError if that cannot be determined, or if it has another format.
+        `had_ledger`: main certainly had a ledger of the query. Raises SinkError if the ledger
+        cannot be determined, or has another format.
         """
         self._snapshots_before, self._snapshots = self._snapshots, {}
         heads = self._of(table, query)
@@ -101,15 +103,15 @@ class PublishedLedgers:
         ledger = snapshot.ledger
         once_main = self._once_main(table, ledger, heads)
         if any(head.id == snapshot.id for head in once_main.values()):
-            return Published(ledger, snapshot.id)  # whatever else there is was never published
+            return Published(ledger, snapshot.id)  # no other branch was ever published
         return Published(ledger, snapshot.id, _latest(once_main, after=ledger.number))
 
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads that a query id has moved last, of any query of the table.
+        """Return all heads in the table, of any query, whose last move is by `query_id`.
 
-        `key` is the sink's. A ledger still counts if nothing shows that it does not. Raises
+        `key` is the sink's key. A ledger counts unless something proves that it does not. Raises
         SinkError.
         """
         ledgers = {}
@@ -121,9 +123,9 @@ class PublishedLedgers:
         return ledgers
 
     def queries(self, table: Snapshots) -> set[str]:
-        """The names of all queries that have a ledger in the table.
+        """Return the names of all queries that have a ledger in the table.
 
-        Looks at each snapshot of main, and keeps none. Raises SinkError.
+        Reads each snapshot of main, and keeps none in memory. Raises SinkError.
         """
         names = self.with_branch(table)
         at = table.main
@@ -135,19 +137,19 @@ class PublishedLedgers:
         return names
 
     def with_branch(self, table: Snapshots) -> set[str]:
-        """The names of the queries that have a branch, as each has that nobody has dropped."""
+        """Return the names of the queries with a branch, which only dropped branches lack."""
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
         return {head.ledger.query for head in heads if head is not None and head.ledger is not None}
 
     def letters_of(self, table: Snapshots, published: Published) -> str | None:
-        """Return the place of the dead letters of the batch with a ledger, None without any."""
+        """Return the place of the dead letters of the ledger's last batch, None if it has none."""
         snapshot = None if published.snapshot is None else self.read(table, published.snapshot)
         return None if snapshot is None else snapshot.letters
 
     def leads_to(self, table: Snapshots, branch: str) -> bool:
-        """Return True if main can be fast-forwarded to a branch, as far as snapshots exist."""
+        """Return True if main can be fast-forwarded to `branch`, or expired snapshots hide that."""
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]
         while at is not None and at != table.main:
@@ -160,10 +162,9 @@ class PublishedLedgers:
         return at is not None
 
     def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
-        """Yield the ledgers that batches of the query left in main, the newest first, until one has
-        expired.
+        """Yield the ledger in main after each batch of the query, the newest first.
 
-        Raises SinkError.
+        It ends at the first expired snapshot. Raises SinkError.
         """
         newer: Snapshot | None = None
         several = False  # snapshots of the newer batch
@@ -183,9 +184,10 @@ class PublishedLedgers:
     def read(
         self, table: Snapshots, snapshot_id: int, *, child: Snapshot | None = None
     ) -> Snapshot | None:
-        """Read one snapshot; None if it has expired or, with `child`, is known nowhere.
+        """Read one snapshot; return None if it has expired or, with `child`, is known nowhere.
 
-        `child` was made of it: what has expired, the metadata of that time have. Raises SinkError.
+        `child` was made from the snapshot: the table's metadata of that time still have an expired
+        snapshot. Raises SinkError.
         """
         if snapshot_id in self._snapshots_before:
             self._snapshots[snapshot_id] = self._snapshots_before[snapshot_id]
@@ -207,9 +209,9 @@ class PublishedLedgers:
             raise error.as_kind(SinkError, label=self._label) from error
 
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
-        """From main's head back, as far as there are snapshots.
+        """Yield the snapshots from main's head back, until one is missing.
 
-        Also expired snapshots, if one of `heads` may be behind them.
+        Also yield expired snapshots, if one of `heads` may be behind them.
         """
         at, child = table.main, None
         while at is not None and (snapshot := self.read(table, at, child=child)) is not None:
@@ -217,7 +219,7 @@ class PublishedLedgers:
             at, child = snapshot.parent, snapshot if _may_be_behind(heads, snapshot) else None
 
     def _of(self, table: Snapshots, query: str) -> dict[str, Snapshot]:
-        """The heads of the query's branches that have a ledger of it."""
+        """Return the heads of the query's branches that have a ledger of the query."""
         return {
             name: head
             for name, at in table.branches.items()
@@ -230,10 +232,10 @@ class PublishedLedgers:
     def _once_main(
         self, table: Snapshots, ledger: LedgerText, heads: Mapping[str, Snapshot]
     ) -> Mapping[str, Snapshot]:
-        """Return the branches of the query that main may have been moved on to.
+        """Return the branches of the query that main may have been moved to.
 
-        The next batch of a driver that has died is on a branch too. As long as that of the ledger
-        is there it is known for what it is; others may have dropped that one.
+        A dead driver may have left a branch with its next, unpublished batch. It is recognised as
+        long as the ledger's own branch exists, but another program may have dropped that branch.
         """
         return {
             name: head
@@ -252,15 +254,15 @@ class PublishedLedgers:
         *,
         accept_expired: bool,
     ) -> Snapshot | None:
-        """The head of a branch that is part of main, behind a snapshot that is known nowhere."""
+        """Return the branch head that is part of main behind a snapshot that is known nowhere."""
         if not _may_be_behind(heads, oldest):
             return None
-        # Format 1 has no sequence numbers: all are 0, and only files tell.
+        # Format 1 has no sequence numbers: all are 0, and only files can prove it.
         older = [head for head in heads.values() if head.sequence <= oldest.sequence]
         for head in older:
             if self._has_files_of(head.id):
                 return head
-        # A later one was never published: that would have dropped this one.
+        # A later head was never published: its publication would have dropped this branch.
         first = min(older or heads.values(), key=_order)
         if accept_expired:
             return first if older else None
@@ -276,10 +278,10 @@ class PublishedLedgers:
         )
 
     def _check_whole(self, query: str, since: Sequence[Snapshot]) -> None:
-        """Raise SinkError where main is in the middle of a batch of several snapshots.
+        """Raise SinkError if main ends in the middle of a batch of several snapshots.
 
-        The first of these is empty, the last has the ledger. A rollback by time finds those between
-        too: they are ancestors of main.
+        The batch's first snapshot is empty, its last has the ledger. A rollback by time can end at
+        any snapshot between them: all are ancestors of main.
         """
         for snapshot in since[1:]:
             if snapshot.batch_of == query:
@@ -301,7 +303,7 @@ class PublishedLedgers:
         written: bool,
         accept_expired: bool,
     ) -> None:
-        """Raise SinkError if one of these has rows of a batch that the ledger does not have."""
+        """Raise SinkError if a snapshot in `since` has rows of a batch that the ledger lacks."""
         for snapshot in since:
             if snapshot.source is None:
                 continue
@@ -314,9 +316,9 @@ class PublishedLedgers:
     def _is_of_batch(
         self, table: Snapshots, query: str, picked: Snapshot, source: int, *, expired: bool
     ) -> bool | None:
-        """Return True if a batch of the query has written `source`, of which `picked` was made.
+        """Return True if a batch of the query wrote `source`, from which `picked` was made.
 
-        None if nothing shows that. With `expired`, older metadata are read.
+        Return None if nothing shows it. With `expired`, also read older metadata.
         """
         ancestor = first = self.read(table, source, child=picked if expired else None)
         if first is not None and first.source is not None:
@@ -353,7 +355,7 @@ class PublishedLedgers:
 
 
 def _searched(search: MetadataSearch) -> str:
-    """Describe the search for an expired snapshot, and its extent."""
+    """Return a text about the search for an expired snapshot, and its extent."""
     files = f"{search.files} older metadata files of the table were read"
     if search.back_to is not None:
         at = datetime.fromtimestamp(search.back_to / 1000, timezone.utc)
@@ -379,9 +381,10 @@ def _renamed(snapshot: Snapshot) -> LedgerStep:
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
-    """Return True if a ledger of the query can be behind a snapshot of main.
+    """Return True if a ledger of the query can be behind `oldest`, a snapshot of main.
 
-    If all heads are newer than it, they are not; and before a first batch there was no ledger.
+    A head that is newer than `oldest` is not behind it, but an earlier ledger can be, unless the
+    head is that of a first batch.
     """
     return any(
         head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)
@@ -390,16 +393,16 @@ def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
 
 
 def _order(head: Snapshot) -> tuple[int, int]:
-    """By sequence number, and without one by the number in the ledger."""
+    """Return the sort key of a head: its sequence number, then the number in its ledger."""
     return head.sequence, 0 if head.ledger is None else head.ledger.number
 
 
 def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
-    """The branch with the last batch, if a rollback to before the first batch has removed all.
+    """Return the branch with the last batch if a rollback to before the first has removed all.
 
-    `first` is main's first snapshot, and there is no ledger since. A batch after the first is
-    staged only where main has the one before. Format 1 has no sequence numbers to tell it from a
-    table that was replaced.
+    `first` is main's first snapshot, and no later snapshot of main has a ledger. A batch after the
+    first is staged only if main has the previous batch. In format 1, which has no sequence numbers,
+    such a rollback looks like a replaced table.
     """
     if first is None or first.parent is not None:
         return None
@@ -408,7 +411,7 @@ def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | N
 
 
 def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
-    """The branch with the last batch of those after number `after` of their ledger."""
+    """Return the branch of the batch with the highest number above `after`, if there is one."""
     later = {
         head.ledger.number: name
         for name, head in heads.items()
@@ -420,10 +423,10 @@ def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
 def _replaced(
     first: Snapshot | None, heads: Mapping[str, Snapshot], *, had_ledger: bool
 ) -> str | None:
-    """A branch with batches that main had, and that `first`, its first snapshot, does not follow.
+    """Return a branch with batches that main had before `first`, its first snapshot; or None.
 
-    CREATE OR REPLACE TABLE makes main again, and leaves branches. Of a first batch it is not known
-    by itself whether it was ever in main.
+    CREATE OR REPLACE TABLE creates main again, and keeps branches. A branch with a first batch
+    does not prove on its own that main ever had the batch.
     """
     before = {
         head.ledger.number: name

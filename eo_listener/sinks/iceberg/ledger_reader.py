@@ -1,4 +1,4 @@
-"""Reads the ledgers of an Iceberg table from outside, by a Spark of its own; changes nothing."""
+"""Reads the ledgers of an Iceberg table outside a query, with a separate Spark; changes nothing."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version":
 
 
 class IcebergLedgerReader:
-    """The `LedgerReader` of a table; `name` is as the sink was given it.
+    """The `LedgerReader` of an Iceberg table; `name` is the name that was passed to the sink.
 
-    With `query` the ledger of any other query has no heads if it cannot be known; without it, that
-    is an error. The history is that of the newest `batches`. Raises SettingsError for an impossible
+    With `query`, another query's ledger has no heads if it cannot be determined; without `query`,
+    that is an error. The history covers the newest `batches`. Raises SettingsError for an invalid
     name.
     """
 
@@ -57,11 +57,11 @@ class IcebergLedgerReader:
 
     @property
     def label(self) -> str:
-        """The table."""
+        """The table, for display."""
         return self._name.label
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads, of one snapshot of main."""
+        """Read all heads from one snapshot of main."""
         with self.explained():
             self._table = table = self.require_table()
         ledgers = {ledger.key: ledger for ledger in self.stored(table)}
@@ -84,19 +84,19 @@ class IcebergLedgerReader:
         return [ledger for ledger in ledgers if ledger is not None]
 
     def table(self) -> IcebergTable | None:
-        """Load the table; None if it does not exist. Raises SettingsError and SinkError."""
+        """Load the table; return None if it does not exist. Raises SettingsError and SinkError."""
         with self.explained():
             return self._load()
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read what the newest batches have applied, as far as their snapshots have not expired."""
+        """Read the history of the newest batches, back to the first expired snapshot."""
         with self.explained():
             table = self._table or self.require_table()
             steps = self.published.steps(table, key.query)
             return iter(applied_batches(newest_steps(steps, self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
-        """Read of which offset each row is, in the snapshot that the ledger was read of."""
+        """Read the source offset of each row, in the snapshot from which the ledger was read."""
         with self.explained():
             table = self._table or self.require_table()
             sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
@@ -105,12 +105,13 @@ class IcebergLedgerReader:
             yield from row_origins(frame, self._name.key, columns)
 
     def close(self) -> None:
-        """Release what was read; the Spark is closed by who has made it."""
+        """Release the table; the caller closes its Spark."""
         self._table = None
 
     def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:
-        """Return the ledger of a query, without heads if they cannot be known; None if no batch of
-        it was ever in main.
+        """Return the ledger of a query; None if main never had a batch of it.
+
+        It has no heads if they cannot be determined.
         """
         key = LedgerKey(self._name.key, query)
         try:
@@ -134,7 +135,7 @@ class IcebergLedgerReader:
     def _steps(
         self, table: IcebergTable, published: Published, snapshot: int
     ) -> Iterator[LedgerStep]:
-        """The snapshot that has the ledger itself, since main may no longer lead there."""
+        """Yield the ledger's own snapshot, since main may no longer lead to it, and then main's."""
         read = self.published.read(table, snapshot)
         if read is not None:
             yield LedgerStep(published.heads, None, None, read.committed)
@@ -177,7 +178,7 @@ class IcebergLedgerReader:
                 f"{setting}=org.apache.iceberg.spark.SparkCatalog --spark-conf {setting}.type=...",
             )
         table = find(spark, name)
-        # Of lake.db.t.branch_b Spark loads lake.db.t, whose main is not what was asked for.
+        # For lake.db.t.branch_b Spark loads lake.db.t, but the user did not ask for its main.
         if table is not None and not table.name.casefold().endswith(name.parts[-1].casefold()):
             cause = f"it is a branch, a tag or a snapshot of {table.name}; the ledger is in main"
             raise self._absent(cause)
@@ -206,7 +207,7 @@ class IcebergLedgerReader:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise what Java and Py4J raise meanwhile as SinkError or SettingsError of the table."""
+        """Raise errors of Java and Py4J inside the block as SinkError or SettingsError."""
         try:
             yield
         except ThrownError as error:

@@ -1,4 +1,4 @@
-"""Repairs a ledger in an Iceberg table: published as a batch is, by snapshots without rows."""
+"""Repairs a ledger in an Iceberg table: publishes it like a batch, in snapshots without rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IcebergLedgerRepair:
-    """The `LedgerRepair` of a table. Raises SettingsError for a name that cannot be."""
+    """The `LedgerRepair` of an Iceberg table. Raises SettingsError for an invalid name."""
 
     #: The effect on a batch in progress.
     remarks: Final = (
@@ -46,12 +46,12 @@ class IcebergLedgerRepair:
         self._branches: dict[LedgerKey, frozenset[str]] = {}
 
     def key_of(self, table: str) -> str:
-        """Its own, whatever the table is called."""
+        """Return the table's own key. Raises SettingsError if `table` is another table."""
         refuse_table_of_its_own(self.reader.label, self._name.key, TableName.parse(table).key)
         return self._name.key
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Name the branches that the query has made or given up since this was asked before."""
+        """Return the query's branches that were created or dropped since the first call."""
         with self.reader.explained():
             now = frozenset(
                 name
@@ -64,30 +64,30 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Nothing: the ledger is in the table."""
+        """Check nothing: the ledger is in the table."""
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over to another query, in one commit of the table."""
+        """Give a ledger to another query, in one commit of the table."""
         entry = Entry(
             query=rename.new.query, query_id="", run_id=str(uuid4()), batch_id=0, moves={}
         )
         self._publish(partial(_Renaming, rename=rename), entry, rename.old.query)
 
     def accept(self, sink: str, entry: Entry) -> None:  # noqa: ARG002  # the table has one sink
-        """Move a head over a gap, in one commit of the table."""
+        """Move a head to the end of an accepted gap, in one commit of the table."""
         self._publish(Publication, entry, entry.query)
 
     def close(self) -> None:
-        """Release what was read."""
+        """Release the table."""
         self.reader.close()
 
     def _letters(self, table: IcebergTable, query: str) -> str | None:
-        """The place of the last batch's dead letters: the next batch publishes them."""
+        """Return the place of the last batch's dead letters, which the next batch publishes."""
         ledgers = self.reader.published
         return ledgers.letters_of(table, ledgers.published(table, query))
 
     def _publish(self, kind: Callable[..., Publication], entry: Entry, query: str) -> None:
-        """Publish `entry` without rows; `query` is the one whose last batch may have letters."""
+        """Publish `entry` without rows; the last batch of `query` may have dead letters."""
         label = self.reader.label
 
         def commit() -> None:
@@ -113,22 +113,22 @@ class IcebergLedgerRepair:
 
 
 class _NoRows:
-    """The changes of a repair."""
+    """Writes no rows, for a repair."""
 
     appends = False
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the protocol's
-        """Nothing."""
+        """Write nothing, and return 0."""
         return 0
 
     def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # the protocol's
-        """No rows of others change what it writes."""
+        """Return False: no rows of other writers change what a repair writes."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Renaming(Publication):
-    """Two snapshots in one commit: one takes the heads from the old name, one has the new name."""
+    """Publishes two snapshots in one commit: the old name without heads, the new name with them."""
 
     rename: Rename
 

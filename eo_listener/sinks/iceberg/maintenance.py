@@ -1,9 +1,9 @@
 """Maintenance of an Iceberg table while queries write to it, by Iceberg's own procedures.
 
 Compaction, expiry and the removal of orphan files are Iceberg's
-(https://iceberg.apache.org/docs/latest/spark-procedures/). Decided here is how far snapshots may
-expire: those between the last batch of a query and the head of main prove that main has this
-batch, so they are kept, however old they are.
+(https://iceberg.apache.org/docs/latest/spark-procedures/). This module decides which snapshots may
+expire: snapshots between the last batch of a query and the head of main prove that main has this
+batch, so they are kept, no matter how old they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eo_listener.spark.jvm.iceberg_table import MAIN, session
 from eo_listener.spark.session.iceberg_runtime import EXTENSION
 
 _SHORTEST: Final = timedelta(days=1)
-"""Iceberg's own minimum: a younger file may be one that is being written."""
+"""Iceberg's own minimum: a program may still be writing a younger file."""
 _NO_PROCEDURES: Final = ("ParseException", "NoSuchProcedureException")
 _MB: Final = 1024 * 1024
 _FILES: Final = "content, count(*), sum(file_size_in_bytes)"
@@ -32,10 +32,10 @@ _SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One procedure: the reason to run it, the statement, and its answer.
+    """One procedure: the reason to run it, the statement, and its result.
 
-    `result` are the columns of the answer, None if it was not run. `retention` is the reason why
-    fewer snapshots expire than requested.
+    `result` has the columns of the procedure's answer; it is None if the procedure was not run.
+    `retention` is the reason why fewer snapshots expire than requested.
     """
 
     reason: str
@@ -49,7 +49,7 @@ class MaintenanceStep:
 
 
 class SnapshotRow(NamedTuple):
-    """A row of the metadata table `snapshots`; its moment in UTC."""
+    """A row of the metadata table `snapshots`; its time is in UTC."""
 
     id: int
     parent: int | None
@@ -57,7 +57,7 @@ class SnapshotRow(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Up to which moment snapshots may expire, and the branch that keeps later ones, if any."""
+    """The time before which snapshots may expire, and the branch that keeps later ones, if any."""
 
     older_than: datetime
     branch: str | None
@@ -73,12 +73,13 @@ def maintain_iceberg(
 ) -> tuple[MaintenanceStep, ...]:
     """Compact an Iceberg table, expire its snapshots and remove its orphan files, in this order.
 
-    Without `execute` nothing is changed, and the steps say what there is to do. Queries may go on
-    writing meanwhile. None leaves a step out. `table` is the full name, as IcebergSink takes it;
-    the session is the active one, or the first of the process if only that one has the catalog, and
-    needs Iceberg's SQL extensions.
+    Without `execute` the function changes nothing, and the returned steps show what there is to do.
+    Queries may go on writing meanwhile. None for `expire_after` or `orphans_after` skips that step.
+    `table` is the full name, as IcebergSink takes it. The function uses the active session, or the
+    first session of the process if only that one has the catalog; the session needs Iceberg's SQL
+    extensions.
 
-    Raises SettingsError, and SinkError if a procedure fails: the steps before it are done.
+    Raises SettingsError, and SinkError if a procedure fails; earlier steps are then done.
     """
     for setting, age, shortest in (
         ("expire_after", expire_after, timedelta(0)),
@@ -106,11 +107,11 @@ def maintain_iceberg(
 def expiry_limit(
     snapshots: Iterable[SnapshotRow], branches: Mapping[str, int], cutoff: datetime
 ) -> Limit:
-    """Return how far snapshots may expire, at most up to `cutoff`. Pure.
+    """Return the time before which snapshots may expire, at most `cutoff`. No I/O.
 
-    A branch of a sink whose head is in main is the ledger of a query. Snapshots that came to main
-    after it must not expire, or nobody could tell that its batch was not rolled back. Raises
-    KeyError if the snapshots lack main's head: they were read before the branches.
+    If the head of a sink's branch is in main, it has the ledger of a query. Later snapshots of main
+    must not expire, or nobody could tell that the batch was not rolled back. Raises KeyError if
+    `snapshots` lack main's head, because they were read before the branches.
     """
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     limit = Limit(cutoff, None)
@@ -126,7 +127,7 @@ def expiry_limit(
 
 
 class _Work:
-    """The procedures of one table."""
+    """Runs the procedures on one table, or only plans them."""
 
     def __init__(self, spark: Any, name: TableName, *, execute: bool) -> None:
         self._spark, self._name, self._execute = spark, name, execute
@@ -139,7 +140,7 @@ class _Work:
         self._table = table
 
     def compact(self) -> list[MaintenanceStep]:
-        """Bring small files together, then what deletes rows of them, then the manifests."""
+        """Compact small data files, then position delete files, then the manifests."""
         files = {
             content: (count, size)
             for content, count, size in self._rows(_FILES, "files GROUP BY content")
@@ -156,7 +157,7 @@ class _Work:
         return steps
 
     def expire(self, cutoff: datetime) -> MaintenanceStep:
-        """Expire what is older, as far as each query's ledger stays provable."""
+        """Expire snapshots before `cutoff`, but keep those that prove a query's ledger."""
         with _failing(self._name):
             self._table.refresh()
         branches = self._table.branches  # read first: the snapshots then have main's head
@@ -175,7 +176,7 @@ class _Work:
         return self._step(reason, "expire_snapshots", _before(limit.older_than), retention)
 
     def remove_orphans(self, cutoff: datetime) -> MaintenanceStep:
-        """Remove orphan files that are older."""
+        """Remove orphan files that are older than `cutoff`."""
         statement = self._statement("remove_orphan_files", _before(cutoff))
         dry = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
         orphans = len(self._sql(statement if self._execute else dry))  # both name the files
@@ -214,7 +215,7 @@ def _before(moment: datetime) -> list[str]:
 
 
 def _utc(moment: datetime) -> str:
-    """The moment as a literal of Spark SQL, whatever the session's time zone."""
+    """Return the time as text for a literal of Spark SQL, valid in any session time zone."""
     return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S.%f} UTC"
 
 

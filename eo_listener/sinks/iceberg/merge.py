@@ -1,7 +1,8 @@
-"""Rows that are upserted by their keys: one MERGE on the branch of the batch.
+"""Upserts rows by their keys, with one MERGE on the branch of the batch.
 
-It compares them with the table as main had it when the branch was made. So it may be published
-behind another commit only if that commit neither has a row of one of these keys nor has moved one.
+The MERGE compares the rows with main at the time when the branch was made. So the sink may publish
+it after another commit only if that commit has neither a row with one of the batch's keys nor moved
+such a row.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Upsert:
         target: Target,
         label: str,
     ) -> Iterator[Upsert]:
-        """Compute the rows of `frame`, of which `columns` are written, once.
+        """Compute the rows of `frame` once; `columns` are the columns to write.
 
         Raises as `Merge.staged` does.
         """
@@ -58,8 +59,11 @@ class Upsert:
         with merge.staged(frame) as view:
             yield cls(name=name, table=table, merge=merge, session=frame.sparkSession, view=view)
 
-    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
-        """Return how many keys the rows have. Raises as `Merge.check_table` does."""
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
+        """Merge the rows on the branch; return the number of their keys.
+
+        Raises as `Merge.check_table` does, and ThrownError.
+        """
         merge = replace(self.merge, table=self.name.branch(branch))
         with java_errors():
             merge.check_table(self.session, self.view)
@@ -73,7 +77,7 @@ class Upsert:
         """Return True if an appended row has a key of the batch, or cannot be read."""
         try:
             return self._concerns(base, main)
-        except ThrownError:  # of what is gone by now; what else is wrong is met again
+        except ThrownError:  # the snapshots may be gone; any other fault will show again
             return True
 
     def _concerns(self, base: int, main: int) -> bool:

@@ -1,4 +1,4 @@
-"""The changes of others to main since a batch began to be written, by their snapshots. Pure."""
+"""Judges, by their snapshots, the commits of other writers to main during a batch. No I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from eo_listener.sinks.iceberg.snapshots import Snapshot
 
 _APPEND: Final = "append"
 _REPLACE: Final = "replace"
-"""Iceberg's word for what changes files and no rows: compaction, and new manifests."""
+"""Iceberg's operation that changes files but no rows: compaction, and new manifests."""
 
 
 def since(
     read: Callable[[int], Snapshot | None], main: int | None, base: int | None
 ) -> tuple[Snapshot, ...] | None:
-    """The snapshots that main has after `base`, the newest first.
+    """Return the snapshots from `main` back to `base`, exclusive, the newest first.
 
-    None where main does not come after it: it was rolled back, or one between them has expired.
+    Return None if `base` is no ancestor: main was rolled back, or a snapshot between has expired.
     """
     snapshots: list[Snapshot] = []
     while main != base:
@@ -31,22 +31,22 @@ def since(
 
 
 def leave_rows(moves: Sequence[Snapshot]) -> bool:
-    """Return True if each row that main had before them is in it now, unchanged."""
+    """Return True if `moves` have left every row of main unchanged."""
     return all(snapshot.operation in (_APPEND, _REPLACE) for snapshot in moves)
 
 
 def replacing(moves: Sequence[Snapshot]) -> tuple[int, ...]:
-    """Those of them that have put rows into other files."""
+    """Return the ids of the `moves` that have moved rows to other files."""
     return tuple(snapshot.id for snapshot in moves if snapshot.operation == _REPLACE)
 
 
 def has_appends(moves: Sequence[Snapshot]) -> bool:
-    """Return True if one of them may have added rows: a summary need not say how many."""
+    """Return True if one of `moves` may have added rows; a summary may omit their number."""
     return any(snapshot.operation == _APPEND for snapshot in moves)
 
 
 def described(moves: Sequence[Snapshot] | None) -> str:
-    """Describe these commits, and the author of the last one."""
+    """Return a text that describes `moves` and the author of the last one."""
     if not moves:
         return "main was rolled back, or some of its snapshots have expired"
     counts = Counter(str(snapshot.operation) for snapshot in moves)

@@ -1,4 +1,4 @@
-"""The table's name and those of our branches. Pure."""
+"""The names of a table and of the branches that a sink makes. No I/O."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _OURS: Final = re.compile(r"eo_([0-9a-f]{16})_[0-9a-f]{8}_[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A catalog, one or more namespaces, and a table."""
+    """The full name of a table: a catalog, one or more namespaces, and the table."""
 
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read a name as Spark SQL writes it. Raises SettingsError."""
+        """Parse a name in Spark SQL's form. Raises SettingsError."""
         parts: list[str] = []
         at = 0
         while match := _PART.match(text, at):
@@ -51,7 +51,7 @@ class TableName:
 
     @property
     def key(self) -> str:
-        """The name as it goes into keys and texts."""
+        """The name for the ledger's key and for texts."""
         plain = re.compile(r"\w+")
         return ".".join(part if plain.fullmatch(part) else quoted(part) for part in self.parts)
 
@@ -71,11 +71,11 @@ class TableName:
         return ".".join(map(quoted, self.parts[:-1]))
 
     def branch(self, name: str) -> str:
-        """A branch of the table, for a statement that reads or writes it."""
+        """Return the name of a branch of the table, for a statement that reads or writes it."""
         return f"{self.sql}.{quoted('branch_' + name)}"
 
     def fast_forward(self, branch: str) -> str:
-        """The statement that moves main on to a branch, which undoes a rollback behind it."""
+        """Return the statement that moves main to `branch`, which undoes a rollback behind it."""
         table = TableName(self.parts[1:]).key
         return (
             f"CALL {quoted(self.parts[0])}.system.fast_forward"
@@ -87,18 +87,18 @@ _LEAST: Final = 3
 
 
 def new_branch(query: str, run_id: str) -> str:
-    """A name that no branch had before, from which `is_branch_of` tells the query."""
+    """Return a name that no branch has had; `is_branch_of` recognises the query in it."""
     return f"eo_{_digest(query, 16)}_{_digest(run_id, 8)}_{secrets.token_hex(6)}"
 
 
 def is_branch_of(query: str, name: str) -> bool:
-    """Return True if a sink has made this branch for a batch of `query`."""
+    """Return True if a sink has made the branch `name` for a batch of `query`."""
     match = _OURS.fullmatch(name)
     return match is not None and match[1] == _digest(query, 16)
 
 
 def is_branch_of_any(name: str) -> bool:
-    """Return True if a sink has made this branch."""
+    """Return True if a sink has made the branch `name`."""
     return _OURS.fullmatch(name) is not None
 
 

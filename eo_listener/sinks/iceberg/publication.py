@@ -1,8 +1,9 @@
-"""A batch on a branch of its own, and main moved on to it: the order of the steps.
+"""Writes a batch on its own branch and moves main to the branch, in the right order of steps.
 
-The branch begins at the very snapshot of main whose ledger was compared. Main is moved on to it by
-one commit, which Iceberg refuses if main is anywhere else by then: no rows and no ledger of another
-driver can come between, whatever was written on the branch and however long that took.
+The branch begins at the very snapshot of main whose ledger the sink has compared. One commit moves
+main to the branch, and Iceberg refuses the commit if main is elsewhere by then. So no rows and no
+ledger of another driver can come between, no matter what was written on the branch and how long
+that took.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 
 TRIES: Final = 100
-"""How often in a row other commits may come first, before the batch is begun again."""
+"""How often in a row other commits may come first before the batch starts over."""
 _COMPUTED: Final = 5
-"""How often what was written is computed from the same rows, before the batch is begun again."""
+"""How often the sink computes a batch's changes from the same rows before the batch starts over."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
 
@@ -54,13 +55,13 @@ logger = logging.getLogger("eo_listener")
 
 
 class _ComputedInVainError(Exception):
-    """Main was moved so that what was written may be wrong; the text says by what."""
+    """Other commits have moved main, so the batch's changes may be wrong; the text names them."""
 
 
 class Staged(NamedTuple):
-    """The branch of a batch, the snapshot of main that it was made from, and its ledger.
+    """The branch of a batch, and the batch's ledger.
 
-    `root` is the snapshot that the branch begins with.
+    `base` is the snapshot of main from which the branch was made, `root` the branch's first.
     """
 
     branch: str
@@ -73,8 +74,8 @@ class Staged(NamedTuple):
 class Publication:
     """Writes one entry into one table, once.
 
-    `letters` is the place of the batch's dead letters; it is published with the ledger. `settle`
-    gets the place recorded by the batch before, before anything is written.
+    `letters` is the place of the batch's dead letters, which is published with the ledger. Before
+    anything is written, `settle` is called with the place that the previous batch has recorded.
     """
 
     label: str
@@ -125,12 +126,12 @@ class Publication:
             self.drop(staged.branch)
             raise
         fault_point("sink.committed")
-        with suppress(ThrownError, JvmError):  # whatever comes of it, the batch is in the table
+        with suppress(ThrownError, JvmError):  # even if this fails, the batch is in the table
             self.table.uncache()
         return Applied(rows=added if written is None else written)
 
     def stage(self) -> Staged:
-        """Write rows and ledger on a branch that nobody publishes here. Raises as `write` does."""
+        """Write rows and ledger on a branch without publishing it. Raises as `write` does."""
         staged = self.begin()
         try:
             self.fill(staged)
@@ -143,7 +144,7 @@ class Publication:
         return staged
 
     def begin(self) -> Staged:
-        """Make the branch, at the snapshot of main whose ledger is as the entry has found it.
+        """Create the branch at main's snapshot, if its ledger has the heads that the entry expects.
 
         Raises as `write` does.
         """
@@ -169,9 +170,10 @@ class Publication:
         raise overtaken(self.label, self.entry.batch_id) from refused
 
     def fill(self, staged: Staged) -> int | None:
-        """Write the rows on the branch; return how many, if that is known. Raises as `write` does.
+        """Write the rows on the branch; return their number, if known. Raises as `write` does.
 
-        After a failure a successor may turn out to have dropped the branch.
+        If that fails and the branch is gone, probably dropped by a successor, the error is
+        retriable.
         """
         with translating(self.label):
             try:
@@ -179,13 +181,13 @@ class Publication:
                 return self.rows.write(staged.branch, self._summary(staged))
             except (ThrownError, SinkError) as error:
                 self.table.refresh()
-                # Another thread of the session may have put the table as it was into its cache.
+                # Another thread may have put an older state of the table into the session's cache.
                 if staged.branch not in self.table.branches or _NO_BRANCH in str(error):
                     raise branch_dropped(self.label, staged.branch) from error
                 raise
 
     def _checked_ledger(self) -> Published:
-        """Return the ledger, if it still is as the entry found it.
+        """Return the ledger, if it still has the heads that the entry expects.
 
         Raises ForeignWriterError, and SinkError if the table was replaced.
         """
@@ -204,7 +206,7 @@ class Publication:
         return published
 
     def _publish(self, staged: Staged) -> int:
-        """Move main on to the branch; return how many rows its snapshot has added."""
+        """Move main to the branch; return how many rows the branch's snapshot has added."""
         refused: ThrownError | None = None
         valid_at = staged.base
         for _ in range(TRIES):
@@ -231,9 +233,10 @@ class Publication:
         raise overtaken(self.label, self.entry.batch_id) from refused
 
     def _after_others(self, error: ThrownError, before: str) -> ThrownError:
-        """A refusal after which another try may succeed: others have changed the table meanwhile.
+        """Return `error`, a refusal, if others have changed the table and a retry may succeed.
 
-        `before` is the table's version that the commit was made on. Raises SinkError for any other.
+        `before` is the version of the table on which the commit was made. Raises SinkError for any
+        other refusal.
         """
         alone = not is_conflict(error) and self.table.version == before
         if alone or is_of_clock(error):
@@ -243,8 +246,8 @@ class Publication:
     def _is_committed(self) -> bool:
         """Return True if main has the batch, although its commit was refused.
 
-        A JDBC catalog sends a commit again where the connection broke (`JdbcClientPool`): if
-        the first was made, the second is refused. Raises OutcomeUnknownError.
+        A JDBC catalog sends a commit again if the connection broke (`JdbcClientPool`): if the first
+        succeeded, the second is refused. Raises OutcomeUnknownError.
         """
         try:
             self.table.refresh()
@@ -256,7 +259,7 @@ class Publication:
         return self._is_in(published.heads)
 
     def _move_main(self, staged: Staged) -> None:
-        """Publish what is staged, on main as it is now."""
+        """Publish the staged batch on the current main."""
         table, query = self.table, self.entry.query
         drop = [name for name in table.branches if self._gives_up(name) and name != staged.branch]
         summary = self._summary(staged)
@@ -280,11 +283,11 @@ class Publication:
             raise overtaken(self.label, self.entry.batch_id)
 
     def _check_valid(self, staged: Staged, valid_at: int | None) -> None:
-        """See that what was written would be the same, if it were written on main as it is now.
+        """Check that the batch's changes would be the same if computed from the current main.
 
-        It was so at the snapshot `valid_at` of main. Commits of others leave it so that change no
-        rows, or only append such as it is not about, and that leave the files which it has changed.
-        Raises _ComputedInVainError.
+        They were the same at main's snapshot `valid_at`. They stay the same if later commits change
+        no rows, or only append rows that do not concern the batch, and keep the files that the
+        batch has changed. Raises _ComputedInVainError.
         """
         table = self.table
         if table.main == valid_at or (table.main is not None and self.rows.appends):
@@ -305,7 +308,7 @@ class Publication:
         at = self.table.branches[staged.branch]
         head = self.ledgers.read(self.table, at)
         if head is None or staged.root not in (at, head.parent):
-            return False  # of several statements, each with changes of its own
+            return False  # several statements, each with its own changes
         if not self.table.holds(at, moves.replacing(moved)):
             return False
         return not moves.has_appends(moved) or not self.rows.concerns(valid_at, main)
@@ -313,31 +316,34 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """That of the snapshot that the branch begins with; None where rows come first.
+        """Return the summary of the branch's first, empty snapshot; None if rows come first.
 
-        A branch that was dropped Iceberg makes again, from main: it then lacks this snapshot.
+        If the branch is dropped, Iceberg creates it again from main, without this snapshot.
         """
         return None if self.rows.appends else {BATCH_OF: self.entry.query}
 
     def _summary(self, staged: Staged) -> dict[str, str]:
-        """That of the snapshot that main is moved on to."""
+        """Return the summary of the snapshot to which main is moved."""
         letters = {} if self.letters is None else {LETTERS: self.letters}
         return {PROPERTY: staged.ledger, **letters}
 
     def _ledger(self, published: Published) -> LedgerText:
-        """Return the new ledger."""
+        """Return the ledger after the entry."""
         return published.ledger.after(self.entry)
 
     def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
-        """Return True if these are the heads that were to be published."""
+        """Return True if `heads` include the entry's new heads."""
         return all(heads.get(tp) == self.entry.head(tp) for tp in self.entry.moves)
 
     def _gives_up(self, branch: str) -> bool:
-        """Return True if a branch is given up when the new one is main."""
+        """Return True if the publication of the new branch may drop `branch`."""
         return is_branch_of(self.entry.query, branch)
 
     def _check_staged(self, staged: Staged) -> int:
-        """See that the branch has what was written, all of it, and nothing else."""
+        """Check that the branch has all changes of the batch and nothing else.
+
+        Return how many rows its snapshot has added; 0 for several snapshots.
+        """
         at = self.table.branches.get(staged.branch)
         head = None if at is None else self.ledgers.read(self.table, at)
         if at is None or head is None:
@@ -367,7 +373,7 @@ class Publication:
                 raise not_on_branch(self.label, staged.branch)
 
     def drop(self, branch: str) -> None:
-        """Drop the branch of a failed batch; if that fails too, the next batch does it."""
+        """Drop the branch of a failed batch; if that fails too, the next batch drops it."""
         try:
             self.table.refresh()
             if branch in self.table.branches:

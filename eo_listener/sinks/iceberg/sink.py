@@ -1,4 +1,4 @@
-"""IcebergSink: what a user names, and what a batch calls."""
+"""IcebergSink, the sink for a table of Apache Iceberg."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ logger = logging.getLogger("eo_listener")
 class IcebergSink:
     """Writes batches into an Iceberg table, each in the commit that moves its ledger.
 
-    `table` is its full name, catalog and namespace included, of a catalog of the query's session.
-    `mode`: "append"; "upsert" with `keys`, a MERGE (the newest row of a key, by `version_column` if
-    there is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows, is
-    true for the newest row of a key, the row in the table is deleted. `dead_letters` names a table
-    for rows that cannot be written, at most `max_dead_letters` of a batch: a number, or a share of
-    its rows as a float. With `apply` your own SQL statements, or a function of (branch, entry), run
-    on the rows instead. They are then in the view eo_batch, and `{table}` in a statement stands for
-    the table, which must exist. A table that does not exist is created, in format 2, with the
-    columns of the first batch, partitioned by `partition_by` (as in Spark SQL: "days(departed)")
-    and with `properties`; with `create=False` it must exist. Columns that the rows lack become
-    null. With `new_columns` columns that the table lacks are added to it, otherwise they are
-    refused. `on_expired="accept"` uses a ledger for which nothing any longer shows if a rollback
-    removed its rows: expired snapshots behind main's head leave it so if the table's older metadata
-    were deleted, and no file of it remains. The catalog must refuse a commit that another commit
-    came before, as catalogs in a database, Hive's and REST's do.
+    `table` is its full name, including a catalog of the query's session and the namespace. `mode`
+    is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by `version_column`
+    if there is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows,
+    is true for the newest row of a key, the MERGE deletes the row in the table. `dead_letters`
+    names a table for rows that cannot be written, at most `max_dead_letters` of a batch: a number,
+    or a share of its rows as a float. With `apply` your own SQL statements, or a function of
+    (branch, entry), run on the rows instead. The rows are then in the view eo_batch, and `{table}`
+    in a statement stands for the table, which must exist. Otherwise the sink creates a missing
+    table, in format 2, with the columns of the first batch, partitioned by `partition_by` (as in
+    Spark SQL: "days(departed)") and with `properties`; with `create=False` it must exist. Columns
+    that the rows lack become null. With `new_columns` the sink adds columns that the table lacks,
+    otherwise it refuses them. `on_expired="accept"` uses a ledger even if nothing shows any longer
+    if a rollback removed its rows: that happens if snapshots behind main's head have expired, the
+    table's older metadata were deleted, and no file of the batch remains. The catalog must refuse a
+    commit if another commit came first, as catalogs in a database, Hive's and REST's do.
 
-    Raises SettingsError for arguments that cannot be.
+    Raises SettingsError for invalid arguments.
     """
 
     per_partition = False
@@ -144,11 +144,11 @@ class IcebergSink:
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The table itself."""
+        """The address of the ledger, which is in the table itself."""
         return LedgerPlace(address=f"iceberg:{self.key}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; none if there is no table."""
+        """Return the heads of `query`, none if there is no table; first publish pending letters."""
         with translating(self.label):
             table = self._find()
             self._uuid = None if table is None else table.uuid
@@ -162,7 +162,7 @@ class IcebergSink:
         return published.heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in this table: each has a ledger of its own."""
+        """Return the heads whose last move is by `query_id`, in this table's own ledgers."""
         with translating(self.label):
             table = self._find()
             if table is None:
@@ -176,7 +176,7 @@ class IcebergSink:
             return self._apply_sifted(frame, entry, self._letters)
         with ExitStack() as stack:
             with translating(self.label), java_errors():
-                # The transform may have used another one.
+                # The transform may have used another session.
                 stack.enter_context(working_in(frame.sparkSession))
                 existing = self._checked(frame.sparkSession, entry)
                 rows = stack.enter_context(unmarked_rows(frame, self.label, _NAME_LETTERS))
@@ -185,7 +185,7 @@ class IcebergSink:
             return self._publication(table, writer, entry).write()
 
     def close(self) -> None:
-        """Release what was read; there is no connection but the session's."""
+        """Release the snapshots that were read; the session's connections stay open."""
         self._open()
         self._session = None
 
@@ -194,7 +194,7 @@ class IcebergSink:
         self._tables = DeadLetterTables(self.label, accept_expired=self._accept_expired)
 
     def _apply_sifted(self, frame: DataFrame, entry: Entry, name: TableName) -> Applied:
-        """Write what the table takes, and what it does not take into that of the dead letters."""
+        """Write the rows that the table accepts, and the other rows into the dead-letter table."""
         letters: LettersOfBatch | None = None
         with ExitStack() as stack:
             with translating(self.label), java_errors():
@@ -253,9 +253,9 @@ class IcebergSink:
         )
 
     def _checked(self, spark: Any, entry: Entry) -> IcebergTable | None:
-        """The table, if there is one. Raises as `find` and `check_wap` do.
+        """Return the table, None if there is none. Raises as `find` and `check_wap` do.
 
-        And SinkError if it is not the table that the ledger was read from.
+        Also raises SinkError if it is not the table from which the ledger was read.
         """
         table = find(spark, self._name)
         if any(move.expected is not None for move in entry.moves.values()):
@@ -268,9 +268,7 @@ class IcebergSink:
         return table
 
     def _flaws(self, frame: DataFrame) -> list[Column]:
-        """Return the reasons why the table would not take rows of `frame`; nothing is known for
-        your own SQL.
-        """
+        """Return the reasons why the table would refuse rows of `frame`; none for `apply=`."""
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
@@ -287,7 +285,7 @@ class IcebergSink:
         self.close()
 
     def _find(self) -> IcebergTable | None:
-        """The table, if no batch brings a session. Raises as `find` does."""
+        """Return the table, from the last batch's session or another one. Raises as `find` does."""
         return find(session(self._name.parts[0], self._session), self._name)
 
     def _make(self, frame: DataFrame) -> IcebergTable:
@@ -318,7 +316,7 @@ class IcebergSink:
                 f"{self.label} has {_ANY_SCHEMA}",
                 cause="Spark does not resolve the columns of such a table in a MERGE",
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
-                "new_columns=True adds columns by itself",
+                "new_columns=True adds columns without it",
             )
         written = subschema(frame.schema, columns)
         check_upsert(target.keys, target.version_column, written, types_of(schema))
@@ -329,9 +327,9 @@ class IcebergSink:
         return has_files_of(spark, self._name, self.label, snapshot)
 
     def _report(self, published: Published) -> None:
-        """Say once that main was rolled back behind later batches, and how to undo it.
+        """Log once that main was rolled back to before later batches, and how to undo that.
 
-        Or that the table was replaced.
+        If the table was replaced, log that.
         """
         branch = published.rolled_back or published.replaced
         if branch is None or branch == self._reported:

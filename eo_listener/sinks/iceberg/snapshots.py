@@ -1,4 +1,4 @@
-"""The relevant parts of a table's snapshots, and the format of our summaries. Pure."""
+"""The relevant parts of a table's snapshots, and what a sink adds to their summaries. No I/O."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
-"""The key in a snapshot's summary; in lower case, as Spark makes each option of a writer."""
+"""The key of the ledger in a snapshot's summary; lower case, since Spark lowers writer options."""
 LETTERS: Final = "eo-letters"
-"""The key of where the dead letters of a batch are, see `LettersOfBatch`."""
+"""The key of the place of a batch's dead letters, see `LettersOfBatch`."""
 BATCH_OF: Final = "eo-batch-of"
-"""The key of a query's name in the snapshot that the statements of its batch come after."""
+"""The key of the query's name in the empty snapshot before the statements of a batch."""
 
 RENAMED_FROM: Final = "eo-renamed-from"
-"""The key of the query's name before, in the snapshot in which its ledger has another name."""
+"""The key of the query's old name, in the snapshot whose ledger has the new name."""
 
 _PROGRAM: Final = ("engine-name", "engine-version", "app-id")
 
 
 class Snapshot(NamedTuple):
-    """The relevant parts of a snapshot."""
+    """The parts of a snapshot that the ledger and its publication need."""
 
     id: int
     parent: int | None
     sequence: int
     ledger: LedgerText | None
-    #: The number of rows that it has added.
+    #: The number of rows that the snapshot added.
     added: int
-    #: The query whose statements come after it.
+    #: The query whose statements follow this snapshot.
     batch_of: str | None = None
-    #: The snapshot that it was cherry-picked from.
+    #: The snapshot from which this one was cherry-picked.
     source: int | None = None
-    #: It was written under a WAP id, on no branch.
+    #: True if it was written under a WAP id, on no branch.
     staged: bool = False
-    #: The earlier name of its ledger's query, if this snapshot renamed it.
+    #: The earlier name of the ledger's query, if this snapshot renamed it.
     renamed_from: str | None = None
-    #: Its time in ms.
+    #: The time of the commit, in ms.
     committed: int = 0
-    #: Iceberg's word for its change.
+    #: Iceberg's name for the kind of change.
     operation: str | None = None
-    #: The program, if it names itself.
+    #: The program that wrote it, if it names itself.
     written_by: str = ""
-    #: The place of its batch's dead letters, None without any.
+    #: The place of the batch's dead letters, None if it has none.
     letters: str | None = None
 
     @property
     def heads(self) -> Heads:
-        """All heads of its ledger's query, none without a ledger."""
+        """All heads of the ledger's query, none if the snapshot has no ledger."""
         return {} if self.ledger is None else self.ledger.heads
 
 
@@ -65,27 +65,30 @@ class Snapshots(Protocol):
     def search(self) -> MetadataSearch: ...
 
     def snapshot(self, snapshot_id: int) -> str | None:
-        """A snapshot in Iceberg's JSON, None if it has expired."""
+        """Return a snapshot in Iceberg's JSON, None if it has expired."""
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """An expired snapshot, from older metadata; None if none of them still has it.
+        """Return an expired snapshot from older metadata; None if no metadata still have it.
 
-        The snapshot `child` was made of it, at the time `committed` in ms.
+        The snapshot `child` was made from it, at the time `committed` in ms.
         """
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Return True if main was ever at a snapshot of this time; None if nothing shows that."""
+        """Return True if main was ever at the snapshot, False if not, None if nothing shows it.
+
+        `committed` is the snapshot's time in ms.
+        """
 
 
 class Owner(NamedTuple):
-    """The query that has its ledger in a snapshot, if one has, and the snapshot's parent."""
+    """The query whose ledger is in a snapshot, if it has a ledger, and the snapshot's parent."""
 
     query: str | None
     parent: int | None
 
 
 def parse_owner(text: str) -> Owner:
-    """Read whose a snapshot is, and nothing else. Raises FormatError as `parse_snapshot` does."""
+    """Read only a snapshot's owner and parent. Raises FormatError as `parse_snapshot` does."""
     document = json.loads(text)
     ledger = document.get("summary", {}).get(PROPERTY)
     query = None if ledger is None else LedgerText.query_of(ledger)

@@ -28,9 +28,10 @@ _AGE: Final = "history.expire.max-ref-age-ms"
 
 
 def describe(plan: TablePlan, spark: LocalSpark) -> IcebergFacts:
-    """Look at it by a Spark of the command's own. Raises SettingsError for a name that cannot be.
+    """Return the facts about the table of `plan`, read with the command's own Spark.
 
-    Reasons why it cannot be read are among the facts.
+    If the table cannot be read, the facts have the reason. Raises SettingsError for an invalid
+    name.
     """
     name = TableName.parse(plan.name)
     reader = IcebergLedgerReader(plan.name, spark, query=plan.query)
@@ -72,7 +73,7 @@ def _describe_table(
 
 
 def _expiring(settings: TableSettings) -> list[str]:
-    """Branches of a sink that snapshots of can expire with; the sink gives each none."""
+    """Return the sinks' branches that can expire; a sink makes branches that never expire."""
     return [
         name
         for name, age in settings.ages.items()
@@ -82,7 +83,7 @@ def _expiring(settings: TableSettings) -> list[str]:
 
 
 def _store(session: SparkSession, catalog: str) -> str:
-    """The type of a catalog, or the class that is named in place of one."""
+    """Return the type of a catalog, or the class that is configured instead of a type."""
     setting = f"spark.sql.catalog.{catalog}"
     for key in (f"{setting}.type", f"{setting}.catalog-impl", setting):
         value = session.conf.get(key, None)
@@ -92,7 +93,7 @@ def _store(session: SparkSession, catalog: str) -> str:
 
 
 def _has_database(session: SparkSession, catalog: str) -> bool:
-    """Return True unless the catalog's database is a file that does not exist: a query makes it."""
+    """Return False if the catalog's database is a file that does not exist; a query creates it."""
     uri = session.conf.get(f"spark.sql.catalog.{catalog}.uri", None) or ""
     file, is_sqlite = uri.removeprefix(_SQLITE).partition("?")[0], uri.startswith(_SQLITE)
     return not is_sqlite or file.startswith(":") or Path(file.removeprefix("file:")).exists()
@@ -103,5 +104,5 @@ def _has_namespace(session: SparkSession, name: TableName) -> bool:
         with java_errors():
             session.sql(f"DESCRIBE NAMESPACE {name.namespace}").collect()
     except ThrownError as error:
-        return not error.is_any(*NO_NAMESPACE)  # anything else is left to the first batch
+        return not error.is_any(*NO_NAMESPACE)  # the first batch will report any other error
     return True

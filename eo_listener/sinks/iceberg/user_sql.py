@@ -1,4 +1,4 @@
-"""The user's own statements, on the branch of a batch: what they may name, and how they run."""
+"""Checks and runs the user's own statements on the branch of a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 TABLE: Final = "{table}"
-"""The placeholder for the table in a statement: the branch of the batch."""
+"""The placeholder for the table in a statement, which becomes the branch of the batch."""
 
 _WRITES: Final = re.compile(
     r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*"
@@ -34,7 +34,7 @@ _WRITES: Final = re.compile(
 
 
 def check_statement(text: str) -> None:
-    """Raise SettingsError for a statement that does not write to the branch."""
+    """Raise SettingsError if a statement does not begin with a change to {table}."""
     if _WRITES.match(text) is None:
         raise SettingsError(
             f"a statement of apply= does not begin with its change to {TABLE}: "
@@ -61,7 +61,7 @@ class Branch:
         """Run a statement on the branch. Raises SettingsError and SinkError."""
         check_statement(text)
         try:
-            self._uncache()  # what the statement before has written is to be seen
+            self._uncache()  # so that it sees the rows of the previous statement
             with java_errors():
                 self.session.sql(text.replace(TABLE, self.table)).collect()
         except ThrownError as error:
@@ -74,16 +74,16 @@ class Branch:
 
 
 class _Turn(NamedTuple):
-    """Which thread has a session, and for which batch."""
+    """The thread that uses a session, and its batch."""
 
     thread: int
     batch: str
 
 
 class Turns:
-    """Who has a session to itself: a transform may return frames of one that all queries share.
+    """Gives one thread at a time a session: all queries may share the session of their frames.
 
-    Nobody waits longer than `longest` seconds for the same batch of another.
+    A thread waits at most `longest` seconds for the same batch of another thread.
     """
 
     def __init__(self, longest: float) -> None:
@@ -93,12 +93,13 @@ class Turns:
 
     @contextmanager
     def take(self, session: Any, entry: Entry) -> Iterator[None]:
-        """Have the session, once no other thread has it.
+        """Wait for the session, and reserve it until the block ends.
 
-        Raises SettingsError, and RetriableSinkError where another batch does not end.
+        Raises SettingsError if this thread already uses it, and RetriableSinkError if another batch
+        does not end.
         """
         with java_errors():
-            number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark has no name for it
+            number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark lacks this
         here = threading.get_ident()
         with self._changed:
             while (holder := self._turns.get(number)) is not None:
@@ -137,7 +138,7 @@ _TURNS: Final = Turns(longest=600.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSql:
-    """Runs the statements, or the function, on the rows of one batch."""
+    """Runs the statements or the function of `apply=` on the rows of one batch."""
 
     name: TableName
     table: IcebergTable
@@ -151,16 +152,16 @@ class UserSql:
     def staged(
         cls, name: TableName, table: IcebergTable, frame: DataFrame, *, target: Target, entry: Entry
     ) -> Iterator[UserSql]:
-        """Compute the rows of `frame` once, and name them: statements read them several times.
+        """Compute the rows of `frame` once, as a view: statements read them several times.
 
-        One batch at a time in a session, since the name is the same for all. Raises as
-        `Turns.take` does.
+        Only one batch at a time runs in a session, since all batches use the same view name. Raises
+        as `Turns.take` does.
         """
         with _TURNS.take(frame.sparkSession, entry), keep_as_view(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
-    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # it is published with them
-        """Return how many rows the statements were given. Raises as they do."""
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
+        """Run the statements; return the number of rows given to them. Raises their errors."""
         batch = Branch(self.rows.sparkSession, self.name.branch(branch), self.table.uncache)
         if callable(self.target.apply):
             self.target.apply(batch, self.entry)
@@ -169,6 +170,6 @@ class UserSql:
         with java_errors():
             return self.rows.count()
 
-    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # whichever they are
-        """They might: what the statements do with rows is not known."""
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
+        """Return True: the statements may do anything with other rows."""
         return True

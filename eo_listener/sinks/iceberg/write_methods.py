@@ -1,4 +1,4 @@
-"""The interface of a write method to its publication."""
+"""The interface between a publication and the method that writes its rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 class RowWriter(Protocol):
     """Writes the rows of one try on a branch.
 
-    `appends`: with one snapshot that adds files, which has the ledger too. Such a batch need not be
-    written again if main has moved.
+    If `appends` is True, it writes one snapshot, which adds files and has the ledger too; the batch
+    need not be written again if main has moved.
     """
 
     @property
     def appends(self) -> bool: ...
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Return how many it wrote, None: as the snapshot says. Raises ThrownError.
+        """Write the rows; return their number, None if it is in the snapshot. Raises ThrownError.
 
-        One that appends gives its snapshot this `summary`.
+        A writer that appends gives its snapshot this `summary`.
         """
 
     def concerns(self, base: int, main: int) -> bool:
@@ -46,7 +46,7 @@ class Append:
     appends = True
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Write them on the branch."""
+        """Write the rows on the branch, in a snapshot with this `summary`."""
         writer = self.frame.writeTo(self.name.branch(branch))
         for key, value in summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -54,6 +54,6 @@ class Append:
             writer.append()
         return None
 
-    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # whichever they are
-        """They cannot."""
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
+        """Return False: other rows never change what an append writes."""
         return False
