@@ -147,7 +147,7 @@ class Explanation:
         by = "an unknown producer" if owner is None else repr(owner)
         return SinkLockedError(
             f"{self.label}: cannot read partition {partition} of the ledger's topic "
-            f"{self.ledger} to its end: for {waited:g} s the transaction of {by} has been open, "
+            f"{self.ledger} to its end: the transaction of {by} has been open for {waited:g} s, "
             f"from offset {offset}",
             cause="its driver died between its last record and its commit, or hangs",
             fix="Restart that query, which ends the transaction, or wait for its timeout; "

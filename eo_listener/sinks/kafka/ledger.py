@@ -321,7 +321,7 @@ def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
 
 
 class RecordKey(NamedTuple):
-    """The key of a record with the heads of PER_RECORD partitions of `topic`, from `first` on."""
+    """The key of a record with the heads of PER_RECORD partitions of `topic`, `first` and up."""
 
     sink: str
     query: str

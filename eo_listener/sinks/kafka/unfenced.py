@@ -378,8 +378,8 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfence
         f"not finished; batch {entry.batch_id} cannot finish it: {reason}",
         ranges=before.remaining,
         cause="the query was started with another checkpoint, or the sink with other arguments",
-        fix="Start it as before, until that batch is applied; or accept that its existing "
-        f"rows are written again, after them: start once with {ACCEPT}",
+        fix="Start the query as before, until that batch is applied; or accept duplicates of its "
+        f"existing rows, written after them: start once with {ACCEPT}",
     )
 
 
