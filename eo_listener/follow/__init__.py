@@ -1,13 +1,14 @@
-"""Follow the checkpoints of queries that nobody may touch, and commit what they made durable.
+"""Follow the checkpoints of queries that you may not change, and commit what they made durable.
 
-Each checkpoint has a thread (`CheckpointPoller`), so that a slow storage holds up no other;
-`CheckpointTracker` (pure) decides. From there on it is the same committer as the listener's.
+Each checkpoint has its own thread (`CheckpointPoller`), so that a slow storage delays no other
+checkpoint. `CheckpointTracker`, which does no I/O, decides what to commit. The committer is the
+same as the listener's.
 
-- A damaged file, or a step back, counts only when the next read shows it too: a remote listing may
-  be stale.
-- Its commits carry the run id `follow`.
-- Its guard compares the durable ends of two reads. So it sees what went back or vanished, not a
-  gap.
+- A damaged file, or a batch that went back, counts only if the next read shows it too: a remote
+  listing may be stale.
+- The commits carry the run id `follow`.
+- The guard compares the durable ends of two reads. So it detects partitions that went back or
+  vanished, but no gap.
 """
 
 from eo_listener.follow.config import FollowedCheckpoint

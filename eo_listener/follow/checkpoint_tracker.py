@@ -1,6 +1,6 @@
-"""Decides what follows from the readings of one checkpoint.
+"""Decides from each reading of a checkpoint what to commit and what to report.
 
-Pure: time comes in as an argument.
+It does no I/O: the time comes in as an argument.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint.errors import FileFinding
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
-RUN = "follow"  # in place of a run's id: the sidecar sees no runs, and two of it are alike
+RUN = "follow"  # in place of a run id: a sidecar sees no runs, and two sidecars are alike
 INTERVAL = 5.0
 _LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The contents of a checkpoint.
+    """The contents of a checkpoint at one moment.
 
-    `query_id` is None when there is no checkpoint, or none that can be read; `durable` when no
-    batch is done. `unreachable` says why the storage gave no answer.
+    `query_id` is None if there is no checkpoint, or none that can be read; `durable` is None if no
+    committed batch was read. `unreachable` is the error if the storage gave no answer.
     """
 
     query_id: str | None = None
@@ -40,7 +40,7 @@ class Reading:
 
     @property
     def absent(self) -> bool:
-        """True if the storage answered that nothing is there."""
+        """True if the storage answered that there is no checkpoint."""
         return self.query_id is None and not self.findings and self.unreachable is None
 
 
@@ -50,7 +50,7 @@ def plan(
     batch: int,
     sources: Mapping[str, Offsets],
 ) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
-    """Return the commits of one batch, and the topics that no group is named for."""
+    """Return the commits of one batch, and the topics for which `target` names no group."""
     metadata = CommitMetadata.for_batch(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()
@@ -68,11 +68,12 @@ def plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The actions after a reading.
+    """The actions that follow from a reading.
 
-    `withheld` are commits that the guard holds back. `recommit` asks to commit again what is
-    committed already. `released` says that this checkpoint no longer has a say in its groups.
-    `pause` is how long to wait for the next reading, in seconds.
+    `withheld` are the commits that the guard holds back. With `recommit`, offsets that are already
+    committed are committed again. `released` means that the earlier offsets of this checkpoint no
+    longer hold back other checkpoints with the same groups. `pause` is the time until the next
+    reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
@@ -86,8 +87,9 @@ class Step:
 class CheckpointTracker:
     """Remembers the last reading of one checkpoint, and decides what each new one changes.
 
-    A result that may be a moment of a file being written, such as a torn file or a batch that went
-    back, counts only if the next reading shows it too. `final` skips that wait.
+    A reading that may show a file while it is being written, such as a torn file or a batch that
+    went back, counts only if the next reading shows the same. With `final`, `on_reading` does not
+    wait for the next one.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class CheckpointTracker:
         self._suspect: Reading | None = None
 
     def on_reading(self, reading: Reading, now: float, *, final: bool = False) -> Step:
-        """Take a reading in, and return what is to be done."""
+        """Process a reading that was made at the time `now`, and return the actions."""
         if reading.unreachable is not None:
             return self._unreachable(reading.unreachable)
         self._unanswered = 0
@@ -140,9 +142,9 @@ class CheckpointTracker:
     def _unreachable(self, error: StorageError) -> Step:
         self._unanswered += 1
         longest = max(_LONGEST_PAUSE, self._interval)
-        fix = f"{error.fix or 'check the storage'}; it is read again, at growing intervals"
+        fix = f"{error.fix or 'check the storage'}; `follow` reads again, at growing intervals"
         return Step(
-            # A driver's words may differ each time: request numbers, the file it was at.
+            # The driver's text may differ each time: request numbers, the file that it was reading.
             events=self._notices.report(
                 NoticeKind.UNREACHABLE,
                 error.problem,
@@ -184,7 +186,7 @@ class CheckpointTracker:
         return replace(step, events=(*events, *step.events), released=bool(replaced))
 
     def _identify(self, query_id: str) -> tuple[Notice, ...]:
-        """Take in whose checkpoint it is; say so when it was another's before."""
+        """Remember the query id; return a notice if the checkpoint had another one before."""
         before = self._query_id
         if before == query_id:
             return ()
@@ -204,11 +206,11 @@ class CheckpointTracker:
         )
 
     def _advance(self, reading: Reading, now: float) -> Step:
-        """Go on to what is durable now."""
+        """Return the step to the batch that is durable now, and remember that batch."""
         durable, last = reading.durable, self._durable
         back = self._went_back(durable)
         if back and reading.findings:
-            # An older batch may be all that can be read. The group is further, and stays.
+            # Perhaps only an older batch can be read. The group is ahead of it, and stays there.
             durable, back = last, False
         if durable is None:
             return Step(events=self._nothing(reading), pause=self._interval)
@@ -225,14 +227,14 @@ class CheckpointTracker:
         return replace(step, recommit=recommit, events=(*events, *violations, *step.events))
 
     def _nothing(self, reading: Reading) -> tuple[Notice, ...]:
-        """Say that no batch is done; once, and in other words when one was."""
+        """Return the notices that no batch is committed, or that none is left."""
         if reading.findings:
             return ()
         notices = self._notices.report(
             NoticeKind.NOTHING_DURABLE,
             "its query has not completed a batch yet",
             "it has just started, or has nothing to read",
-            "nothing: it is read again",
+            "nothing: `follow` reads the checkpoint again",
         )
         if self._durable is None:
             return notices
@@ -249,7 +251,7 @@ class CheckpointTracker:
     def _start_notices(
         self, durable: BatchOffsets, last: BatchOffsets | None, *, back: bool
     ) -> tuple[Notice, ...]:
-        """Report from which batch the commits begin, or begin again."""
+        """Return the notice that commits begin at this batch, or go back to it."""
         if back and last is not None:
             text = f"it went back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:
@@ -270,9 +272,9 @@ class CheckpointTracker:
         return (self._notices.notice(NoticeKind.FOLLOWING, text),)
 
     def _judge(self, durable: BatchOffsets, last: BatchOffsets) -> list[Event]:
-        """Compare a batch with the durable one before it; withhold what does not follow.
+        """Return the violations between two durable batches; the guard may withhold their sources.
 
-        Offsets that were skipped do not show: a checkpoint holds ends, and no starts.
+        Skipped offsets cannot be detected: a checkpoint holds the ends of batches, but no starts.
         """
         if durable == last:
             return []
@@ -301,7 +303,7 @@ class CheckpointTracker:
         return events
 
     def _commit(self, durable: BatchOffsets, *, marking: bool) -> Step:
-        """The commits of a batch, and with `marking` those that the guard holds back."""
+        """Return the commits of a batch, with `marking` also those that the guard holds back."""
         assert self._query_id is not None  # noqa: S101  # `_present` has identified it; for mypy
         sources = durable.kafka()
         allowed = {name: ends for name, ends in sources.items() if name not in self._withheld}

@@ -21,11 +21,11 @@ _LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedCheckpoint:
-    """One checkpoint to follow.
+    """One checkpoint to follow, and the groups of its topics.
 
-    `groups` maps topics to groups, `*` for the rest; a topic without a group is not committed.
-    `name` is the query's name in the commits' metadata: a checkpoint does not hold it. Raises
-    SettingsError for invalid groups.
+    `groups` maps topics to groups, with `*` for all other topics; the offsets of a topic without a
+    group are not committed. `name` is the query's name in the metadata of commits, because a
+    checkpoint does not contain it. Raises SettingsError for invalid groups.
     """
 
     location: str
@@ -50,18 +50,18 @@ class FollowedCheckpoint:
             require_group(group, f"the group for topic {topic!r}")
 
     def group(self, topic: str) -> str | None:
-        """The group of a topic; None for one that is to be left alone."""
+        """Return the group of a topic, or None if its offsets are not to be committed."""
         return self.groups.get(topic, self.groups.get(OTHER_TOPICS))
 
     def open(self) -> Location:
-        """The place of the checkpoint. Raises SettingsError and StorageError."""
+        """Return the location of the checkpoint. Raises SettingsError and StorageError."""
         return Location(self.location, self.storage)
 
 
 def parse_groups(words: Sequence[str]) -> dict[str, str]:
-    """Read groups as they are typed: `GROUP` for all topics, `TOPIC=GROUP` for one.
+    """Parse groups of a command line: `GROUP` for all topics, `TOPIC=GROUP` for one.
 
-    A group that holds a `=` itself is written `*=GROUP`. Raises SettingsError.
+    If the name of a group contains a `=`, write `*=GROUP` for all topics. Raises SettingsError.
     """
     groups: dict[str, str] = {}
     for word in words:
@@ -77,7 +77,7 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
-    """Open every target. Raises SettingsError when two of them are the same checkpoint."""
+    """Return each target with its location. Raises SettingsError if two are one checkpoint."""
     keys: set[str] = set()
     opened = []
     for target in targets:
@@ -86,7 +86,7 @@ def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckp
             raise SettingsError(
                 f"checkpoint {location} is named twice",
                 cause="two spellings of one folder count as one",
-                fix="Name it once; several topics may have a group each",
+                fix="Name it once; each of its topics may have its own group",
             )
         keys.add(location.key)
         opened.append((target, location))
@@ -127,16 +127,14 @@ SERVICE = ("interval", "recommit_interval", "guard", "on_rewind", "mode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The contents of the file: the checkpoints, and the settings of the whole service that it
-    names.
-    """
+    """The contents of a config file: the checkpoints, and the settings of the whole service."""
 
     targets: tuple[FollowedCheckpoint, ...]
     service: Mapping[str, Any]
 
 
 def read(file: Path) -> Config:
-    """Read a config file. Raises SettingsError, which names the entry and what to write."""
+    """Read a config file. Raises SettingsError, which names the entry and how to correct it."""
     try:
         with file.open("rb") as opened:
             table = tomllib.load(opened)
@@ -150,7 +148,7 @@ def read(file: Path) -> Config:
 
 
 def parse(table: Mapping[str, Any], where: str) -> Config:
-    """Build from the parsed file; `where` is what errors call it. Raises SettingsError."""
+    """Make a Config from the parsed `table`; errors call the file `where`. Raises SettingsError."""
     _check(table, _TOP, where)
     entries = table.get("checkpoint", [])
     if not entries:
@@ -213,7 +211,7 @@ def _check(table: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -> 
     for name, value in table.items():
         if name not in kinds:
             near = difflib.get_close_matches(name, kinds, n=1)
-            fix = f"Write {near[0]}" if near else f"Known are: {', '.join(sorted(kinds))}"
+            fix = f"Write {near[0]}" if near else f"Known settings: {', '.join(sorted(kinds))}"
             _refuse(where, f"has an unknown setting {name!r}", fix)
         if not isinstance(value, kinds[name]) or isinstance(value, bool):
             kind = _KINDS[kinds[name]]

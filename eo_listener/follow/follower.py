@@ -1,4 +1,4 @@
-"""Many checkpoints, followed by one process."""
+"""Follows many checkpoints in one process."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
 
 
 def read_once(checkpoint: Checkpoint) -> Reading:
-    """Read a checkpoint; takes as long as its storage does."""
+    """Read a checkpoint; takes as long as its storage takes to answer."""
     try:
         if not checkpoint.exists():
             return Reading()
         query_id = checkpoint.query_id()
         durable = checkpoint.committed()
-        if checkpoint.query_id() != query_id:  # replaced between the two: the next reading is whole
+        if checkpoint.query_id() != query_id:  # replaced meanwhile: the next reading is whole
             return Reading(query_id=query_id)
     except StorageError as error:
         return Reading(unreachable=error)
@@ -61,10 +61,10 @@ def read_once(checkpoint: Checkpoint) -> Reading:
 
 
 class CheckpointPoller:
-    """Reads a checkpoint and hands on what is to be done; one thread, and never two.
+    """Reads one checkpoint on its own thread, and calls `act` there with each step.
 
-    `act` is called on that thread. A read takes as long as its storage does: so it holds up
-    nobody else.
+    A read takes as long as the storage takes to answer, but delays no other checkpoint. A poller
+    never has a second thread.
     """
 
     def __init__(
@@ -79,7 +79,10 @@ class CheckpointPoller:
         self.fault: Exception | None = None
 
     def start(self, *, once: bool = False) -> None:
-        """Start to read, until `stop`; with `once` read until one reading is certain."""
+        """Start to read, until `stop` is called.
+
+        With `once`, read only once, or twice if the first reading is doubtful.
+        """
         if self._thread is not None:
             raise RuntimeError("a poller can be started only once")
         self._thread = threading.Thread(
@@ -94,13 +97,13 @@ class CheckpointPoller:
         self._stop.set()
 
     def join(self, deadline: float) -> bool:
-        """Wait for the thread until the monotonic clock passes `deadline`; say whether it ended."""
+        """Wait for the thread until `deadline` (monotonic clock); return True if it has ended."""
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         return self._thread is None or not self._thread.is_alive()
 
     def unanswered_for(self) -> float:
-        """For how many seconds the storage has not answered; 0 when it is not asked."""
+        """Return for how many seconds the storage has not answered; 0 if no read is in progress."""
         since = self._read_started
         return 0.0 if since is None else time.monotonic() - since
 
@@ -110,7 +113,7 @@ class CheckpointPoller:
             pause = self._read()
 
     def _run_once(self) -> None:
-        """Read once, and again when the first reading was doubtful."""
+        """Read once, and again if the first reading is doubtful."""
         try:
             reading = read_once(self.checkpoint)
             if self._tracker.doubtful(reading):
@@ -118,7 +121,7 @@ class CheckpointPoller:
                 reading = read_once(self.checkpoint)
             self._act(self._tracker.on_reading(reading, time.monotonic(), final=True))
         except Exception as fault:  # noqa: BLE001  # see the next line
-            self.fault = fault  # raised again by who asked: on this thread nobody would hear it
+            self.fault = fault  # `Follower.once` raises it: on this thread nobody would notice it
 
     def _read(self) -> float:
         self._read_started = time.monotonic()
@@ -130,7 +133,7 @@ class CheckpointPoller:
             step = self._tracker.on_reading(reading, time.monotonic())
             self._act(step)
         except Exception:
-            # A fault of ours: this thread must outlive it, or its query goes uncommitted.
+            # A bug of eo_listener: this thread must survive it, or nothing more is committed.
             logger.exception("eo_listener could not read checkpoint %s", self.checkpoint.location)
             return _AFTER_FAULT
         finally:
@@ -139,11 +142,12 @@ class CheckpointPoller:
 
 
 class Follower:
-    """Commits what the queries of `targets` make durable, for as long as it is open.
+    """Commits the offsets that the queries of `targets` make durable, until it is closed.
 
-    A thread reads each checkpoint, a thread commits to each cluster. If several checkpoints feed
-    one partition of one group, the lowest of their offsets counts. Raises SettingsError for a
-    checkpoint named twice, and StorageError for a storage whose driver is not installed.
+    Each checkpoint has a thread that reads it, each cluster a thread that commits to it. If several
+    checkpoints feed one partition of one group, the lowest of their offsets is committed. Raises
+    SettingsError for a checkpoint named twice, and StorageError for a storage whose driver is not
+    installed.
     """
 
     def __init__(
@@ -183,7 +187,7 @@ class Follower:
             poller.start()
 
     def poll(self) -> None:
-        """Say which storages have not answered for a minute; to be called every few seconds."""
+        """Report storages that have not answered for a minute. Call it every few seconds."""
         for poller in self._pollers:
             shown = str(poller.checkpoint.location)
             if poller.unanswered_for() < _SILENT:
@@ -193,23 +197,24 @@ class Follower:
                 self._observers.notify(_silence(shown, _SILENT))
 
     def once(self, timeout: float) -> tuple[Report, ...]:
-        """Commit what is durable now, close, and return the results.
+        """Commit what is durable now, close the follower, and return the results.
 
-        Takes at most about `timeout` seconds. A follower is either started, or asked once.
+        Takes about `timeout` seconds at most. Call either `start` or `once` on a follower, not
+        both.
         """
         deadline = time.monotonic() + timeout
         outcomes = self._outcomes = Outcomes()
         for poller in self._pollers:
             poller.start(once=True)
         for poller in self._pollers:
-            # Half of the time is Kafka's, whatever the storages do.
+            # Half of the time is for Kafka, however slow the storages are.
             if not poller.join(deadline - timeout / 2):
                 shown = str(poller.checkpoint.location)
                 self._observers.notify(_silence(shown, timeout / 2))
             if poller.fault is not None:
                 raise poller.fault
         flushed = self._committer.flush(max(0.0, deadline - time.monotonic()))
-        # The last events come after the last commit: they are all there when it is closed.
+        # The last events come after the last commit: once it is closed, none is missing.
         self.close(_CLOSE_TIMEOUT)
         return tuple(
             outcomes.report(str(poller.checkpoint.location), flushed=flushed)
@@ -217,10 +222,10 @@ class Follower:
         )
 
     def close(self, timeout: float) -> None:
-        """Stop, commit what was found, and close everything, within about `timeout` seconds.
+        """Stop reading, commit what was read, and close everything, within about `timeout` seconds.
 
-        Unconfirmed offsets are reported as CommitAbandoned. A thread whose storage does not answer
-        is abandoned, as a daemon.
+        Offsets that are then unconfirmed are reported as CommitAbandoned. A thread whose storage
+        does not answer is left behind, as a daemon.
         """
         deadline = time.monotonic() + timeout
         for poller in self._pollers:
@@ -230,8 +235,8 @@ class Follower:
         self._committer.close(max(0.0, deadline - time.monotonic()))
 
     def _act(self, shown: str, step: Step) -> None:
-        """Do what a reading of one checkpoint asks for; called on its thread."""
-        with self._order:  # what was allowed first must be offered first
+        """Carry out a step of one checkpoint; called on the thread that reads the checkpoint."""
+        with self._order:  # offsets that were allowed first must be offered first
             released = self._shared.drop(shown) if step.released else ()
             lowest = [self._shared.lowest(shown, shown, commit) for commit in step.commits]
             commits = tuple(commit for commit, _ in lowest)
@@ -263,10 +268,10 @@ def _silence(shown: str, seconds: float) -> Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The result for one checkpoint, and if its groups hold it now.
+    """The result of `Follower.once` for one checkpoint.
 
-    `batch` is None when none is durable. `groups` is what was to be committed; `refused` and
-    `failed` give the reason for each partition that was not.
+    `groups` are the offsets to commit, and `batch` is their batch, or None if there are no such
+    offsets. `refused` and `failed` give the reason for each partition that was not committed.
     """
 
     checkpoint: str
@@ -278,7 +283,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """3 when a checkpoint or Kafka was not reached, 1 with a finding, 0 when all is well."""
+        """3 if a checkpoint was unavailable or a commit failed, 1 with another finding, else 0."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
             return ExitCode.UNREACHABLE
         has_findings = any(notice.kind.finding for notice in self.notices)
@@ -297,7 +302,7 @@ class Outcomes:
         self._lock = threading.Lock()
 
     def offered(self, checkpoint: str, commits: tuple[GroupOffsets, ...]) -> None:
-        """Take in what is to be committed for a checkpoint."""
+        """Remember the commits that were offered for a checkpoint."""
         with self._lock:
             self._offered[checkpoint] = commits
 

@@ -1,4 +1,4 @@
-"""The reports of a follower about a checkpoint, as frozen values."""
+"""The notices that a follower reports about a checkpoint, as frozen values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class NoticeKind(Enum):
-    """An event of a checkpoint; the value is its severity."""
+    """A kind of notice; the value is a number of its own and the level of the log line."""
 
     FOLLOWING = (1, logging.INFO)
     NOTHING_DURABLE = (2, logging.INFO)
@@ -30,17 +30,17 @@ class NoticeKind(Enum):
 
     @property
     def level(self) -> int:
-        """The level of its log line."""
+        """The level of the log line."""
         return self.value[1]
 
     @property
     def finding(self) -> bool:
-        """True if it reports something to act on."""
+        """True if the notice reports something to act on."""
         return self.level >= logging.WARNING
 
     @property
     def unavailable(self) -> bool:
-        """True if it says that the checkpoint could not be read."""
+        """True if the notice means that the checkpoint could not be read."""
         return self in {
             NoticeKind.ABSENT,
             NoticeKind.GONE,
@@ -51,7 +51,7 @@ class NoticeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """One thing to know of a checkpoint, reported once while it lasts.
+    """One fact about a checkpoint, reported once for as long as it is true.
 
     `cause` and `fix` are empty if there is nothing to repair.
     """
@@ -80,7 +80,7 @@ Notices = tuple[Notice, ...]
 
 
 class ActiveNotices:
-    """The notices of one checkpoint that hold now. As many as there are kinds and bad files."""
+    """The notices of one checkpoint that are true now, at most one for each kind and bad file."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
@@ -96,9 +96,9 @@ class ActiveNotices:
         *,
         repeat_if_changed: bool = True,
     ) -> Notices:
-        """Report something, unless it was reported in the same words and still holds.
+        """Return a notice, unless it was already reported in the same words and is still true.
 
-        Without `repeat_if_changed` other words for the same problem are not reported either.
+        Without `repeat_if_changed`, the same problem in other words is not reported again either.
         """
         notice = self.notice(kind, text, cause, fix)
         active = self._notices.get(kind)
@@ -108,28 +108,26 @@ class ActiveNotices:
         return (notice,)
 
     def notice(self, kind: NoticeKind, text: str, cause: str = "", fix: str = "") -> Notice:
-        """Build a notice of this checkpoint that does not last."""
+        """Return a notice about this checkpoint without remembering it."""
         return Notice(checkpoint=self._shown, kind=kind, text=text, cause=cause, fix=fix)
 
     def resolve(self, kind: NoticeKind, text: str) -> Notices:
-        """Report `text` if such a notice was active."""
+        """Forget a notice of this kind; if there was one, return a RECOVERED notice with `text`."""
         if self._notices.pop(kind, None) is None:
             return ()
         return (self.notice(NoticeKind.RECOVERED, text),)
 
     def forget(self, *kinds: NoticeKind) -> None:
-        """Remove notices without reporting it."""
+        """Forget the notices of these kinds without a report."""
         for kind in kinds:
             self._notices.pop(kind, None)
 
     def holds(self, finding: FileFinding) -> bool:
-        """Return True if this finding was reported for a file, and was still true at the last
-        reading.
-        """
+        """Return True if `finding` was reported, and was still true at the last reading."""
         return finding in self._findings
 
     def report_findings(self, findings: tuple[FileFinding, ...]) -> Notices:
-        """Report what cannot be read and was not reported yet; forget what can be read again."""
+        """Return a notice for each new finding; forget findings that are no longer true."""
         new = [finding for finding in findings if finding not in self._findings]
         self._findings = set(findings)
         return tuple(
@@ -137,7 +135,7 @@ class ActiveNotices:
                 NoticeKind.UNREADABLE,
                 str(finding),
                 finding.cause,
-                "check the file; until then the newest readable batch before it counts",
+                "check the file; until it is readable, the newest readable batch before it counts",
             )
             for finding in new
         )

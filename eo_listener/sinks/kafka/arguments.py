@@ -13,7 +13,7 @@ from eo_listener.errors import SettingsError, few
 from eo_listener.model.argument_checks import require_one_of
 
 _TOPIC: Final = "topic"
-# Options of Spark's own sink: the topic, and if headers are written, which a column decides here.
+# Options of Spark's sink: the topic, and whether it writes headers (here a column decides that).
 _OF_SPARK: Final = frozenset({_TOPIC, "includeheaders"})
 _WHY: Final = "without a transaction"
 _DELIVERY: Final = "delivery.timeout.ms"
@@ -23,9 +23,9 @@ OnRepeated = Literal["fail", "accept"]
 
 
 def require_options(options: object, topics: Sequence[str]) -> None:
-    """Raise SettingsError for what is no mapping of Spark's options, without a value of it.
+    """Raise SettingsError, without any value, if `options` are no options for Spark's Kafka sink.
 
-    An option without `kafka.` would not be used at all, as by Spark itself.
+    An option without the prefix `kafka.` would be ignored, as in Spark itself.
     """
     if not isinstance(options, Mapping):
         raise SettingsError(
@@ -49,7 +49,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
 
 
 def method_of(write_method: object, *, transactions: bool, dead_letters: str | None) -> WriteMethod:
-    """Return how rows are written; None is the default. Raises SettingsError."""
+    """Return the write method; None stands for the default. Raises SettingsError."""
     require_one_of("write_method", write_method, (None, "driver", "executors"))
     if write_method == "driver" and not transactions:
         raise SettingsError(
@@ -80,9 +80,9 @@ def require_names(**names: object) -> None:
 
 
 def require_transactional_id(label: str, sink: str, query: str) -> None:
-    """Raise SettingsError where the names of sink and query make an id that Kafka does not take.
+    """Raise SettingsError if the transactional id of this sink and query is too long for Kafka.
 
-    A broker would close the connection, as if it was away.
+    A broker would close the connection, as if it were down.
     """
     size = len(sink_transactional_id(sink, query))  # in ASCII
     if size > MOST_BYTES:
@@ -95,7 +95,7 @@ def require_transactional_id(label: str, sink: str, query: str) -> None:
 
 
 def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tuple[str, ...]:
-    """Check the names of all topics; return those that rows go to."""
+    """Check the names of all topics; return the topics that rows go to."""
     if not isinstance(topic, Sequence):
         raise SettingsError(
             f"{topic!r} is not a valid topic name",
@@ -122,8 +122,10 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedSettings:
-    """The columns of a row's identity, None for the source's own; and whether to go on where rows
-    are there twice, or were lost.
+    """The settings of a sink without transactions.
+
+    `identity` are the columns that identify a row, None for the source's topic, partition and
+    offset. `accept` means that the sink continues if rows were duplicated or lost.
     """
 
     identity: tuple[str, ...] | None
@@ -140,10 +142,9 @@ class UnfencedSettings:
         group: str | None,
         dead_letters: str | None,
     ) -> UnfencedSettings | None:
-        """Check the arguments of a sink without transactions; None if it has transactions. Raises
-        SettingsError.
+        """Return the settings of a sink without transactions, or None if it has transactions.
 
-        `tuning` are its producer's properties, in librdkafka's names.
+        `tuning` are its producer's properties, in librdkafka's names. Raises SettingsError.
         """
         if not isinstance(transactions, bool):
             raise SettingsError(
@@ -182,7 +183,7 @@ def _refuse_together(group: str | None, dead_letters: str | None) -> None:
 
 
 def _refuse_endless(delivery: str | None) -> None:
-    """Raise SettingsError for a time that a batch is not to wait for; librdkafka's 0 is no end."""
+    """Raise SettingsError for an invalid delivery time-out; librdkafka takes 0 as infinite."""
     if delivery is None:
         return
     text = delivery.strip()

@@ -1,4 +1,4 @@
-"""The target topics: Kafka's answers about them, and changes of these. No I/O."""
+"""The target topics as Kafka describes them, and their changes. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eo_listener.sinks.kafka.errors import Explanation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topic's id, as Kafka's own tools print it (None: it has none), and how many partitions."""
+    """A topic's id as Kafka's own tools print it (None if it has none), and its partition count."""
 
     id: str | None
     partitions: int
@@ -29,7 +29,7 @@ class Targets:
     def require(
         cls, described: Mapping[str, Target], names: Collection[str], explain: Explanation
     ) -> Targets:
-        """Return all that are `described`; raises SettingsError if one of `names` is missing."""
+        """Return all `described` topics; raises SettingsError if one of `names` is missing."""
         missing = sorted(set(names) - described.keys())
         if missing:
             raise SettingsError(
@@ -41,7 +41,7 @@ class Targets:
         return cls(topics=described)
 
     def of_rows(self, names: Collection[str]) -> Targets:
-        """Those of them that rows go to."""
+        """Return only the topics `names`, to which rows go."""
         return Targets(topics={name: self.topics[name] for name in names})
 
     @property
@@ -51,13 +51,13 @@ class Targets:
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The ids of the topics, by name, of those that have one."""
+        """The ids of the topics that have one, by the name of the topic."""
         return {name: target.id for name, target in self.topics.items() if target.id is not None}
 
     def refuse_recreated(self, written_to: Mapping[str, str], entry: Entry, *, label: str) -> None:
-        """Raise TopicRecreatedError where the ledger speaks of an older topic of the same name.
+        """Raise TopicRecreatedError if the ledger's rows went to an older topic of the same name.
 
-        The rows that it records as applied went to the earlier topic, and were deleted with it.
+        The rows that the ledger records as applied were deleted with the older topic.
         """
         for name, topic_id in self.ids.items():
             if written_to.get(name, topic_id) != topic_id:
@@ -66,8 +66,8 @@ class Targets:
     def refuse_changed(self, now: Targets, *, label: str) -> None:
         """Raise RetriableSinkError if a topic has changed since the batch began.
 
-        Records are produced to a topic's name: those sent before it was deleted and recreated are
-        lost, and with more partitions a key belongs to another one.
+        Records are sent to a topic's name: if the topic was deleted and recreated meanwhile, the
+        earlier records are lost, and if it has more partitions, a key belongs to another partition.
         """
         for name, before in self.topics.items():
             after = now.topics.get(name)

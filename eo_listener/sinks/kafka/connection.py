@@ -1,4 +1,4 @@
-"""The sink's connection: from the options of Spark's own Kafka sink to a producer's properties."""
+"""Translates the options of Spark's Kafka sink into the properties of producers."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _LONGEST: Final = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """A cluster, and the properties of this sink's producers. Times in seconds."""
+    """The cluster of a sink, and the properties of its producers. Times are in seconds."""
 
     cluster: Cluster
     #: The user's producer properties in librdkafka's names, for the driver's producer.
     tuning: Mapping[str, str] = field(repr=False)
     #: All options in Java's names, for the executors' producers.
     java: Mapping[str, str] = field(repr=False)
-    #: Bounds each request to Kafka.
+    #: The limit of each request to Kafka.
     timeout: float
-    #: For how long the broker leaves a batch's transaction open.
+    #: How long the broker leaves a batch's transaction open.
     transaction_timeout: float
     #: The Java class that chooses partitions for the executors' producers.
     partitioner: Partitioner | None = None
@@ -53,9 +53,9 @@ class ConnectionSettings:
     def from_options(
         cls, options: Mapping[str, str], *, timeout: float, transaction_timeout: float
     ) -> ConnectionSettings:
-        """Translate the options of Spark's own sink.
+        """Translate the options of Spark's Kafka sink.
 
-        Raises SettingsError, whose texts name options and never quote their values.
+        Raises SettingsError, which names options but does not show their values.
         """
         lower = {str(name).lower(): str(value) for name, value in options.items()}
         servers = lower.get(_SERVERS, "").strip()
@@ -88,7 +88,7 @@ class ConnectionSettings:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers, as messages name the cluster."""
+        """The bootstrap servers, by which messages name the cluster."""
         return self.cluster.servers
 
     def refuse_delegation_tokens(self) -> None:
@@ -105,7 +105,7 @@ class ConnectionSettings:
             )
 
     def properties(self) -> dict[str, str]:
-        """Return librdkafka's properties to connect with; they hold secrets.
+        """Return librdkafka's properties for a connection; they contain secrets.
 
         Raises KafkaError if a key store cannot be read.
         """

@@ -1,8 +1,8 @@
-"""The rows of a batch through the driver: fetched from Spark in Arrow, sent by its own producer.
+"""Writes the rows of a batch through the driver: fetches them in Arrow, and sends them itself.
 
-The rows of Spark's tasks come one task after the other. A task is never split into smaller ones,
-which would change the order of its rows: those with the same key, read from one partition, are sent
-in the order they were read in.
+The rows of Spark's tasks arrive one task after the other. A task is never split into smaller tasks,
+which would change the order of its rows: rows with the same key that were read from one partition
+are sent in the order in which they were read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eo_listener.sinks.kafka.types import Record, RecordColumns
 class DriverWriter:
     """The `RowWriter` for `write_method="driver"`.
 
-    Raises SettingsError where the columns of `frame` cannot be records.
+    Raises SettingsError if the columns of `frame` do not make records.
     """
 
     joined = False
@@ -49,7 +49,7 @@ class DriverWriter:
         return 1
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Send every row, or its dead letter, and wait for Kafka's acknowledgements."""
+        """Send every row, or a dead letter for it, and wait for Kafka's acknowledgements."""
         sent: Counter[str] = Counter()
         row_count = 0
         for number, batch in enumerate(self._rows):
@@ -60,7 +60,7 @@ class DriverWriter:
                 fault_point("sink.copying")
         begun.producer.flush()
         begun.dead_letters.refusals.check(row_count)
-        # Kafka's client has chosen the partitions: what counts here is how many rows there were.
+        # Kafka's client has chosen the partitions: only the number of rows matters here.
         records = {TopicPartition(topic, -1): count for topic, count in sent.items()}
         return [TaskReport(partition_id=0, attempt=0, stage_attempt=0, records=records)]
 
@@ -91,7 +91,7 @@ class DriverWriter:
 
 
 def _sent(producer: BatchProducer, record: Record) -> str | None:
-    """Send a record; returns None, or the reason why the client refuses it."""
+    """Send a record; return None, or the reason why the client refuses it."""
     try:
         producer.send(
             record.topic,
@@ -108,7 +108,7 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
 def explained(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches; raises SinkError, with a fix, if a task has too many bytes."""
+    """Yield the batches; raise SinkError, with a fix, if a task has too many bytes."""
     try:
         yield from batches
     except TooManyBytesError as error:

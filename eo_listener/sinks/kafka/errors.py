@@ -1,4 +1,4 @@
-"""Kafka's answers to the sink, as our errors: who must do what about it."""
+"""Translates Kafka's answers to the sink into errors that say who must do what."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eo_listener.sinks.foreign_writer import foreign_writer
 
 _PASSING: Final = (
     PASSING
-    | NO_TOPIC  # the metadata of a client may be old; a topic that is not there is found out before
+    | NO_TOPIC  # a client's metadata may be old; a missing topic is found earlier
     | {
         "CONCURRENT_TRANSACTIONS",
         "INVALID_PRODUCER_ID_MAPPING",
@@ -32,13 +32,13 @@ _PASSING: Final = (
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin again with the next try's epoch
-        "UNKNOWN",  # librdkafka's name for the next, by which a broker reports a failure of its own
+        "UNKNOWN",  # librdkafka's name for the next, a failure within the broker
         "UNKNOWN_SERVER_ERROR",
         "UNKNOWN_PRODUCER_ID",
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
-#: While no broker is reachable, a batch waits for the whole time of its transaction.
+#: The errors while no broker is reachable: a batch then waits as long as its transaction lasts.
 UNREACHABLE: Final = frozenset({"_TRANSPORT", "_RESOLVE"})
 _LASTING: Final = frozenset(
     {"_AUTHENTICATION", "_SSL", "_INVALID_ARG", "_UNSUPPORTED_FEATURE", "_NO_JAVA", "_NO_STORE"}
@@ -51,28 +51,28 @@ _RIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The facts of one sink and query for the texts of errors."""
+    """The facts about one sink and query that error texts need."""
 
     label: str
     servers: str
-    #: The client's name in ACLs; None if it cannot be known here.
+    #: The client's name in ACLs; None if it is not known here.
     principal: str | None
     transactional_id: str
-    #: The topics of the rows, and that of the dead letters.
+    #: The topics of the rows, and the topic of the dead letters.
     topics: tuple[str, ...]
     #: The ledger's topic.
     ledger: str
-    #: The consumer group that is moved with each batch.
+    #: The consumer group whose offsets are committed with each batch.
     group: str | None
     #: In seconds.
     transaction_timeout: float
-    #: The topics of the batch's offsets, if a group is moved with it.
+    #: The source's topics, if offsets of a group are committed with the batch.
     sources: tuple[str, ...] = ()
     #: True if the sink has transactions.
     fences: bool = True
 
     def translate(self, error: KafkaError) -> EoListenerError:
-        """Return the error to raise if nothing was written."""
+        """Return the error to raise for `error` if nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
         # The cluster refuses a producer that may not write to any topic (KIP-679).
@@ -98,7 +98,7 @@ class Explanation:
                 cause="the broker refuses it while the batch is being written"
                 f"{', so that the whole transaction is aborted' if self.fences else ''}",
                 fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
-                "kafka.max.request.size in the sink's options to its present value, so that only "
+                "kafka.max.request.size in the sink's options to its current value, so that only "
                 "such a row is refused"
                 + (', and can be a dead letter (write_method="driver")' if self.fences else ""),
             )
@@ -115,7 +115,7 @@ class Explanation:
         return error.as_kind(SinkError, label=self.label, fix=fix)
 
     def timeout_error(self) -> SinkError:
-        """Return the error for a transaction that the broker has ended for its age."""
+        """Return the error for a transaction that the broker has aborted at its time-out."""
         return SinkError(
             f"{self.label}: the batch took longer than "
             f"transaction_timeout={self.transaction_timeout:g} s, and Kafka aborted the "
@@ -147,7 +147,7 @@ class Explanation:
         by = "an unknown producer" if owner is None else repr(owner)
         return SinkLockedError(
             f"{self.label}: cannot read partition {partition} of the ledger's topic "
-            f"{self.ledger} to its end: for {waited:g} s the transaction of {by} has been open, "
+            f"{self.ledger} to its end: the transaction of {by} has been open for {waited:g} s, "
             f"from offset {offset}",
             cause="its driver died between its last record and its commit, or hangs",
             fix="Restart that query, which ends the transaction, or wait for its timeout; "

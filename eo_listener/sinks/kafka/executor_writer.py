@@ -1,7 +1,7 @@
-"""The rows of a batch by the executors: each task's producer joins the driver's transaction.
+"""Writes the rows of a batch by the executors: each task's producer joins the driver's transaction.
 
-All rows for one partition are sent by one task, in their order. Each producer begins with sequence
-number 0: if two sent to one partition, the broker would take the second one's records for
+One task sends all rows for a partition, in their order. Each producer begins with sequence number
+0: if two producers sent to one partition, the broker would take the records of the second for
 duplicates, acknowledge them, and not write them.
 """
 
@@ -70,7 +70,7 @@ class ExecutorWriter:
         return self._tasks
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Have Spark run the tasks."""
+        """Have Spark run the tasks, and return their reports."""
         from eo_listener.spark.jvm.row_writer import write_rows  # noqa: PLC0415  # needs Spark
 
         batch = uuid.uuid4().hex
@@ -92,7 +92,7 @@ class ExecutorWriter:
                 )
             planned, reports = self._transactions.reports(batch)
         finally:
-            with suppress(KafkaError):  # a JVM that does not answer forgets it with its end
+            with suppress(KafkaError):  # a JVM that does not answer forgets the batch when it ends
                 self._transactions.close_batch(batch)
         refuse_errors(reports)
         for reason, count in sorted(refusal_counts(reports).items(), reverse=True):
@@ -105,7 +105,7 @@ class ExecutorWriter:
         return task_reports(reports, planned=planned, tasks=self._tasks)
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
-        """Ask the coordinator for the transaction."""
+        """Return the coordinator's description of the transaction."""
         described = self._transactions.describe(begun.transactional_id, self._timeout)
         return OpenTransaction(
             state=described.state,
@@ -118,12 +118,12 @@ class ExecutorWriter:
 
 
 def task_count(frame: Any) -> int:
-    """How many tasks of this session run at the same time."""
+    """Return how many tasks of this session run at the same time."""
     return max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
 
 
 class Request(NamedTuple):
-    """The argument for which executors are to send the rows, and what to do if they cannot."""
+    """The argument that asks for executors to send the rows, and the fix if they cannot."""
 
     argument: str
     instead: str
@@ -137,10 +137,10 @@ UNFENCED: Final = Request(
 
 
 def joining(frame: Any, properties: Mapping[str, str], request: Request) -> JavaTransactions:
-    """Return the client through which tasks of this session write, and join a transaction.
+    """Return the client through which the tasks of this session write and join a transaction.
 
-    `properties` are a producer's, in Java's names. Raises SettingsError if the session forbids it;
-    `missing_members` says what kafka-clients lacks to join one.
+    `properties` are those of a producer, in Java's names. Raises SettingsError if the session does
+    not allow it; `missing_members` returns what kafka-clients lacks for joining.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -163,9 +163,9 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
 
 
 def missing_members(transactions: JavaTransactions, request: Request) -> str | None:
-    """Return what kafka-clients lacks for tasks that join; None if it has everything.
+    """Return what kafka-clients lacks for joining a transaction, or None if it has everything.
 
-    Raises SettingsError where the JVM has no shim: it will have none in a minute either.
+    Raises SettingsError if the JVM has no shim, because a retry would not find it either.
     """
     try:
         return transactions.missing()
@@ -183,7 +183,7 @@ def missing_members(transactions: JavaTransactions, request: Request) -> str | N
 def task_reports(
     reports: Sequence[TaskReport], *, planned: int, tasks: int
 ) -> Sequence[TaskReport]:
-    """Return one report for each of `tasks`; raises SinkError where Spark has planned others.
+    """Return one report for each of `tasks`; raise SinkError if Spark has planned another number.
 
     If there are no rows, Spark may leave out the shuffle and plan a single task.
     """
@@ -210,10 +210,10 @@ def refuse_errors(reports: Sequence[TaskReport]) -> None:
 
 
 def refusal_text(label: str, reason: int, count: int) -> str:
-    """Say which rows were not sent, by the shim's number of the reason."""
+    """Return the error text for rows that were not sent; `reason` is the shim's number."""
     return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
 
 
 def refusal_counts(reports: Sequence[TaskReport]) -> Counter[int]:
-    """How many rows were not sent, by the shim's number of the reason."""
+    """Return how many rows were not sent, by the shim's number of the reason."""
     return sum((Counter(report.refused) for report in reports), Counter[int]())

@@ -1,12 +1,12 @@
 """The format of the ledger in a compacted topic, and the settings of that topic. No I/O.
 
-Format 1. A record has the heads of PER_RECORD partitions of one topic, always the same ones: those
-of 0 to 499, of 500 to 999, and so on. So a new partition moves no head from one record to another,
-and the heads of 10,000 partitions are 20 records, each of which fits Kafka's default message size.
-All records of a sink and query are in one partition of the topic, that of their first one: so most
-open transactions of other queries do not block them.
+Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
+499, 500 to 999, and so on. So a new partition moves no head from one record to another, and the
+heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
+records of a sink and query are in one partition of the ledger's topic, the partition of their first
+record: so most open transactions of other queries do not block them.
 
-A record that cannot be read stops the query that it may be of, and no other one.
+An unreadable record stops only the query to which it may belong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Record = TypeVar("_Record")
 PER_RECORD: Final = 500
 SETTINGS: Final = {
     "cleanup.policy": "compact",
-    # Each batch appends its heads: without these a log of a week is read at each start.
+    # Each batch appends its heads: without these settings, each start reads a log of a week.
     "segment.bytes": str(32 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
@@ -50,8 +50,8 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 class BatchKey(NamedTuple):
     """The key of the records of a run's batches without transactions.
 
-    A run has a key of its own, so that a driver that was replaced and goes on takes nothing away
-    from its successor's.
+    Each run has its own key, so that a replaced driver that goes on does not overwrite the records
+    of its successor.
     """
 
     sink: str
@@ -59,13 +59,13 @@ class BatchKey(NamedTuple):
     run: str
 
     def encode(self) -> bytes:
-        """Return the key as Kafka stores it."""
+        """Return the key as Kafka stores it: JSON."""
         return encoded({"v": FORMAT, **self._asdict()})
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEnds:
-    """The ends of the logs of a target's partitions; `id` is the topic's, None if unknown."""
+    """The log ends of a target topic's partitions; `id` is the topic's id, None if unknown."""
 
     id: str | None
     ends: Mapping[int, int]
@@ -73,11 +73,11 @@ class TargetEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch without transactions that was begun, or was applied where `size` is set.
+    """A batch without transactions: it was begun, or applied if `size` is set.
 
-    A run has one record of each sink and query, which it writes before a batch's first row, and
-    again once every row is acknowledged. That second record is the batch's commit: the heads it
-    moves are those of its moves, until a later batch has written them into the records of heads.
+    A run has one record for each sink and query. It writes the record before a batch's first row,
+    and again once every row is acknowledged. The second version is the batch's commit: it holds the
+    new heads of `moves`, until a later batch writes them into the records of heads.
     """
 
     #: Counts the batches of a sink and query, from 1.
@@ -89,25 +89,25 @@ class BatchRecord:
     identity: tuple[str, ...]
     #: The ranges of the batch.
     moves: Ranges
-    #: They distinguish the topics of all its ranges from others of their names.
+    #: The ids of the topics of all its ranges, by name: a recreated topic has another id.
     topic_ids: Mapping[str, str | None]
     #: The ranges begun under this number and not applied: more than the moves if a batch of
-    #: another checkpoint was shorter than the one before it.
+    #: another checkpoint was shorter than the batch before it.
     remaining: Ranges
-    #: The ends of the targets before the first row of this number.
+    #: The ends of the targets before the first row with this number.
     since: Mapping[str, TargetEnds]
-    #: How many offsets are behind these ends after the last row; None if it is only begun.
+    #: The number of offsets after these ends, once all rows are written; None if only begun.
     size: int | None = None
-    #: How many of these offsets are rows of this number; None if the record does not say.
+    #: How many of these offsets are rows with this number; None if that is not recorded.
     rows: int | None = None
 
     @property
     def is_finished(self) -> bool:
-        """True if all that was begun is applied."""
+        """True if the batch is applied, and no begun range remains."""
         return self.size is not None and not self.remaining
 
     def heads(self) -> dict[TopicPartition, Head]:
-        """The heads that it has moved; none if it was only begun."""
+        """Return the heads that the batch has moved; none if it was only begun."""
         if self.size is None:
             return {}
         return {
@@ -122,11 +122,11 @@ class BatchRecord:
         }
 
     def target_ids(self) -> dict[str, str]:
-        """The ids of the target's topics that are known, by name."""
+        """Return the known ids of the target's topics, by name."""
         return {name: target.id for name, target in self.since.items() if target.id is not None}
 
     def encode(self) -> bytes:
-        """As it stands in Kafka."""
+        """Return the value as Kafka stores it: JSON."""
         return encoded(
             {
                 "v": FORMAT,
@@ -149,7 +149,7 @@ class BatchRecord:
 
     @classmethod
     def decode(cls, document: Mapping[str, Any]) -> BatchRecord:
-        """Read it. Raises FormatError."""
+        """Make a BatchRecord from a parsed value. Raises FormatError."""
         with _reading("a batch"):
             query_id, run_id, batch_id = document["moved"]
             return cls(
@@ -173,10 +173,10 @@ class BatchRecord:
 
 
 def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
-    """The batch that counts, of those of all runs: of the highest number, and rather applied.
+    """Return the record with the highest number, or None; of equal numbers, an applied record.
 
-    Of several that were begun under one number the lowest ends count: whose rows came first is not
-    known, and to read more of a log than is needed does no harm.
+    If several runs began a batch under this number, the lowest ends count: nobody knows whose rows
+    came first, and reading more of a log than necessary does no harm.
     """
     in_order = sorted(records, key=lambda record: (record.number, record.size is not None))
     if not in_order:
@@ -222,25 +222,25 @@ def _ranges(topics: Iterable[tuple[str, list[list[int]]]]) -> dict[TopicPartitio
 
 
 class RepairKey(NamedTuple):
-    """The key of a repair's record; `repair` is another text for each record."""
+    """The key of a repair's record; `repair` is a different text for each record."""
 
     sink: str
     query: str
     repair: str
 
     def encode(self) -> bytes:
-        """As it stands in Kafka."""
+        """Return the key as Kafka stores it: JSON."""
         return encoded({"v": FORMAT, **self._asdict()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRecord:
-    """Heads of `topic` as a repair found them, and what it made of each: of PER_RECORD at most.
+    """At most PER_RECORD heads of `topic` as a repair found them, and what it did to them.
 
-    The topic has heads and no history of batches; these records are all that it remembers.
+    The ledger's topic has heads, but no history of batches; these records are all of its history.
 
-    With `gap` the next offset was moved over it, by `run_id`; without, the ledger was renamed, as
-    `verdict` says. `at` is when, in ISO 8601.
+    If `gap` is set, the run `run_id` moved the next offset over it; otherwise the ledger was
+    renamed, as `verdict` describes. `at` is the time, in ISO 8601.
     """
 
     topic: str
@@ -251,7 +251,7 @@ class RepairRecord:
     at: str
 
     def encode(self) -> bytes:
-        """As it stands in Kafka."""
+        """Return the value as Kafka stores it: JSON."""
         movers = Movers()
         rows = [movers.row(tp, head) for tp, head in sorted(self.heads.items())]
         return encoded(
@@ -269,7 +269,7 @@ class RepairRecord:
 
     @classmethod
     def decode(cls, document: Mapping[str, Any]) -> RepairRecord:
-        """Read it. Raises FormatError."""
+        """Make a RepairRecord from a parsed value. Raises FormatError."""
         with _reading("a repair"):
             topic, gap = document["topic"], document["gap"]
             return cls(
@@ -282,7 +282,7 @@ class RepairRecord:
             )
 
     def applied(self) -> Iterator[AppliedBatch]:
-        """The head of each partition before the repair, and after it."""
+        """Yield the head of each partition before the repair, and after it."""
         for tp, head in self.heads.items():
             yield AppliedBatch(
                 partition=tp,
@@ -305,9 +305,9 @@ class RepairRecord:
 
 
 def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
-    """The heads that repairs read and wrote, those of each partition in the order of offsets.
+    """Return the heads that repairs read and wrote, by partition in the order of offsets.
 
-    A head that one repair has made and the next has read is listed once.
+    A head that one repair wrote and the next one read is listed once.
     """
     history: list[AppliedBatch] = []
     listed: set[tuple[TopicPartition, Head]] = set()
@@ -321,7 +321,7 @@ def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
 
 
 class RecordKey(NamedTuple):
-    """The key of a record with the heads of PER_RECORD partitions of `topic`, from `first` on."""
+    """The key of a record with the heads of PER_RECORD partitions of `topic`, `first` and up."""
 
     sink: str
     query: str
@@ -337,7 +337,7 @@ AnyKey = RecordKey | BatchKey | RepairKey
 
 
 def decode_key(text: bytes) -> AnyKey:
-    """Read the key of any record. Raises FormatError for what no ledger has written."""
+    """Decode the key of any record. Raises FormatError for a key that no ledger has written."""
     document = _parsed(text)
     values = {name: value for name, value in document.items() if name != "v"}
     for kind in (RecordKey, BatchKey, RepairKey):
@@ -349,7 +349,7 @@ def decode_key(text: bytes) -> AnyKey:
 
 
 class LedgerRecord(NamedTuple):
-    """A record to write, encoded."""
+    """An encoded record to write to the ledger's topic."""
 
     key: bytes
     value: bytes
@@ -357,13 +357,13 @@ class LedgerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeadsRecord:
-    """The heads of one topic, and the ids of the topics that the rows went to, by name."""
+    """Heads of one source topic, and the ids of the topics that the rows went to, by name."""
 
     heads: Heads
     targets: Mapping[str, str]
 
     def encode(self) -> bytes:
-        """Return the value as Kafka stores it: JSON, in which each mover stands once."""
+        """Return the value as Kafka stores it: JSON, which has each mover once."""
         movers = Movers()
         rows = [movers.row(tp, head) for tp, head in sorted(self.heads.items())]
         return encoded(
@@ -372,7 +372,7 @@ class HeadsRecord:
 
     @classmethod
     def decode(cls, topic: str, document: Mapping[str, Any]) -> HeadsRecord:
-        """Read it. Raises FormatError."""
+        """Make a HeadsRecord from a parsed value. Raises FormatError."""
         with _reading("a value"):
             return cls(
                 dict(read_row(topic, row, document["moved"]) for row in document["heads"]),
@@ -382,7 +382,7 @@ class HeadsRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord(Generic[_Record]):
-    """A record that was read, and in which partition of the ledger it lies."""
+    """A record that was read, and its partition of the ledger's topic."""
 
     record: _Record
     partition: int
@@ -390,7 +390,7 @@ class DecodedRecord(Generic[_Record]):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that no ledger of format 1 has written: why it is unreadable, and its place."""
+    """A record that no ledger of format 1 has written: its value, its partition and the error."""
 
     value: bytes
     partition: int
@@ -409,7 +409,7 @@ class LedgerRecords:
     def heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
         """Return all heads of a sink and query.
 
-        Raises FormatError if a record that is, or may be, one of these is unreadable.
+        Raises FormatError if an unreadable record has, or may have, some of these heads.
         """
         for text, record in self.unreadable.items():
             if owner(text) == (sink, query) or _hides_owner(text):
@@ -418,7 +418,7 @@ class LedgerRecords:
         return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
 
     def written_heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
-        """Those that are in records of heads: the last batch's may not be there yet."""
+        """Return the heads stored in records of heads, which may lack moves of the last batch."""
         return {
             tp: head
             for stored in self._records_of(sink, query)
@@ -426,15 +426,15 @@ class LedgerRecords:
         }
 
     def batch(self, sink: str, query: str) -> BatchRecord | None:
-        """The last batch without transactions that was begun."""
+        """Return the last batch that was begun without transactions, or None if there is none."""
         return newest(self.batches[key].record for key in self.batch_keys(sink, query))
 
     def batch_keys(self, sink: str, query: str) -> list[BatchKey]:
-        """Of the runs that have begun batches."""
+        """Return the keys of all runs that have begun batches without transactions."""
         return [key for key in self.batches if key[:2] == (sink, query)]
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads that a query id has moved last, of any sink and query.
+        """Return all heads whose last move was made under this query id, of any sink and query.
 
         Raises FormatError if a record with this id is unreadable.
         """
@@ -456,7 +456,7 @@ class LedgerRecords:
         return moved_heads
 
     def targets(self, sink: str, query: str) -> dict[str, str]:
-        """The ids of the topics that hold what the heads say, by name."""
+        """Return the ids of the topics that hold the rows recorded in the heads, by name."""
         topic_ids: dict[str, str] = {}
         for stored in self._records_of(sink, query):
             topic_ids.update(stored.record.targets)
@@ -466,9 +466,10 @@ class LedgerRecords:
         return topic_ids
 
     def partition(self, sink: str, query: str, partitions: int) -> int:
-        """Choose the ledger's partition for a sink and query, out of so many `partitions`.
+        """Choose one of the `partitions` of the ledger's topic for a sink and query.
 
-        The one that their records are in; for the first record one by the CRC-32 of both names.
+        It is the partition that has their records; before the first record, the CRC-32 of both
+        names decides.
         """
         for stored in self._records_of(sink, query):
             return stored.partition
@@ -485,8 +486,8 @@ def records_of(
 ) -> Iterator[LedgerRecord]:
     """Yield the records that `entry` changes; `before` are all heads of its sink and query.
 
-    `targets` are the ids of the topics that its rows go to, by name. With `complete` the records
-    of all heads.
+    `targets` are the ids of the topics that its rows go to, by name. With `complete`, yield the
+    records of all heads.
     """
     heads = {tp: entry.head(tp) for tp in entry.moves}
     return records_of_heads(
@@ -497,7 +498,7 @@ def records_of(
 def records_of_heads(
     sink: str, query: str, heads: Heads, before: Heads, targets: Mapping[str, str]
 ) -> Iterator[LedgerRecord]:
-    """Yield the records that these heads change; the others as in `records_of`."""
+    """Yield the records that `heads` change; the other arguments are as in `records_of`."""
     changed: defaultdict[RecordKey, dict[TopicPartition, Head]] = defaultdict(dict)
     for tp, head in heads.items():
         changed[_key(sink, query, tp)][tp] = head
@@ -510,7 +511,7 @@ def records_of_heads(
 
 
 class Decoder:
-    """Decodes the records of a topic again and again; those that are unchanged only once."""
+    """Decodes the records of a topic at each reading, but unchanged records only once."""
 
     def __init__(self) -> None:
         self._cache: dict[
@@ -518,7 +519,7 @@ class Decoder:
         ] = {}
 
     def decode(self, values: Mapping[bytes, tuple[bytes, int]]) -> LedgerRecords:
-        """Decode `values`, by key the value and its partition."""
+        """Decode `values`, which map each key to its value and partition."""
         cache, self._cache = self._cache, {}
         kinds: dict[type, dict[Any, Any]] = {
             kind: {} for kind in (RecordKey, BatchKey, RepairKey, bytes)
@@ -536,7 +537,7 @@ class Decoder:
 def _decode(
     key: bytes, value: bytes, partition: int
 ) -> tuple[AnyKey | bytes, DecodedRecord[Any] | UnreadableRecord]:
-    """Return a record with its key, which stays as it is if either of them is unreadable."""
+    """Return a record with its decoded key, or with the raw key if either of them is unreadable."""
     try:
         record_key, document = decode_key(key), _parsed(value)
         record: HeadsRecord | BatchRecord | RepairRecord
@@ -552,7 +553,7 @@ def _decode(
 
 
 def owner(text: bytes) -> LedgerKey | None:
-    """Return the sink and query that a record's key names, of any format; None if it names none."""
+    """Return the sink and query that a record's key names, in any format; None if it names none."""
     document = _json(text)
     if not isinstance(document, dict):
         return None
@@ -561,18 +562,18 @@ def owner(text: bytes) -> LedgerKey | None:
 
 
 def _hides_owner(key: bytes) -> bool:
-    """Return True if it is of another format, which may name sink and query in a way of its own."""
+    """Return True if `key` has another format, and its sink and query cannot be known."""
     document = _json(key)
     return isinstance(document, dict) and document.get("v", FORMAT) != FORMAT and owner(key) is None
 
 
 def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
-    """Return whether a record, by key and value, is of this sink and query."""
+    """Return a function that decides by key and value if a record is of this sink and query."""
     return lambda key, _: owner(key) == (sink, query)
 
 
 def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
-    """Return whether a record, by key and value, may have a head that this query id has moved."""
+    """Return a function that decides if a record may have a head moved by this query id."""
     quoted = encoded(query_id)
     return lambda _, value: value is not None and quoted in value
 
@@ -590,7 +591,7 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
 
 
 def encoded(value: object) -> bytes:
-    """JSON as the ledger's topic holds it: the same bytes for the same value."""
+    """Return `value` as JSON for the ledger's topic: the same bytes for the same value."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -599,7 +600,7 @@ def _key(sink: str, query: str, tp: TopicPartition) -> RecordKey:
 
 
 def _json(text: bytes) -> Any:
-    """Parse it; None for what is not JSON."""
+    """Parse JSON; return None if `text` is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -617,7 +618,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _reading(part: str) -> Iterator[None]:
-    """Raise FormatError for what goes wrong while a parsed record is taken apart."""
+    """Raise FormatError if decoding a `part` of a parsed record fails."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

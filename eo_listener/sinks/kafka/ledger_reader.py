@@ -1,4 +1,4 @@
-"""Reads a ledger in a topic from outside, by the right to Read; creates no topic, fences nobody."""
+"""Reads the ledger in a topic, by the right to Read alone; creates no topic, and fences nobody."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, history_of, owner
 
 _GRACE: Final = 2.0
-"""Seconds to wait for a transaction: after its commit was answered it stays open for some
+"""Seconds to wait for a transaction: after the answer to its commit, it stays open for some
 milliseconds."""
 
 
@@ -41,10 +41,10 @@ class KafkaLedgerReader:
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads; `open` then names the ledgers whose transactions stay open.
+        """Return all ledgers; `open` then names the ledgers whose transactions stay open.
 
         Changes of such a transaction are not among the heads. Raises SinkLockedError if it hides
-        what others have committed, KafkaError if the topic may not be read.
+        committed records of others, and KafkaError if this user may not read the topic.
         """
         with self._rights("Read"):
             if not self.topic.exists():
@@ -56,7 +56,7 @@ class KafkaLedgerReader:
         return {key: _stored(key, records, topic_ids) for key in keys}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """The heads that repairs read and wrote: of batches a topic has heads only."""
+        """Return the heads that repairs read and wrote: a topic has no history of batches."""
         with self._rights("Read"):
             records = self._records or self.read(lambda _: True)
         return iter(
@@ -68,7 +68,7 @@ class KafkaLedgerReader:
         )
 
     def require_topic(self) -> str:
-        """Its cleanup.policy. Raises SettingsError if the topic does not exist."""
+        """Return the topic's cleanup.policy. Raises SettingsError if the topic does not exist."""
         with self._rights("Read", "Describe_Configs"):
             policy = self.topic.policy()
         if policy is None:
@@ -76,7 +76,10 @@ class KafkaLedgerReader:
         return policy
 
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
-        """Read what is committed, at least of those that it concerns. Raises as `ledgers` does."""
+        """Read the committed records, at least of ledgers for which `concerns` returns True.
+
+        Raises as `ledgers` does.
+        """
         with self._rights("Read"):
             reading = self.topic.read(
                 lambda key, _: concerns(owner(key)),
@@ -106,7 +109,7 @@ class KafkaLedgerReader:
 
     @contextmanager
     def _rights(self, *operations: str) -> Iterator[None]:
-        """Let errors name the missing permissions on the topic."""
+        """Make errors in this block name the missing permissions on the topic."""
         try:
             yield
         except KafkaError as error:
@@ -124,7 +127,7 @@ class KafkaLedgerReader:
         )
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
-        """Return the ids of those topics that exist; None if they may not be described."""
+        """Return the ids of existing topics; None if this user may not describe the topics."""
         if not names:
             return {}
         with closing(Logs(self._properties)) as logs:
@@ -135,7 +138,7 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raises SettingsError: a record does not name its offset."""
+        """Raise SettingsError: a record in Kafka does not name the source offset of its row."""
         raise SettingsError(
             f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",

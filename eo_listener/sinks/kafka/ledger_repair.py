@@ -1,8 +1,9 @@
-"""Repairs the ledger in a topic, in one transaction under the id of the sink whose ledger it is.
+"""Repairs the ledger in a topic, in one transaction with the transactional id of the ledger's sink.
 
-To take over the id fences whoever has it, so nobody else can move that ledger until the commit. A
-sink of the new name is not fenced: it and the repair each count, after what they have sent is
-acknowledged, the records that were appended since they read, so one of them finds the other's.
+Taking over the id fences the sink, so nobody else can move that ledger until the commit. A sink
+of the new name is not fenced. But once their records are acknowledged, that sink and the repair
+each count the records that were appended since they read the ledger, so that one of them finds the
+records of the other.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _RIGHTS: Final = {
 
 
 class RecordChange(NamedTuple):
-    """A record of `owner` for a partition of the ledger's topic; without a value it is deleted."""
+    """A record of `owner` for a partition of the ledger's topic; a value of None deletes it."""
 
     owner: LedgerKey
     partition: int
@@ -75,7 +76,7 @@ class RecordChange(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """An id that no other repair has, and when it is made; `partitions` are those of the topic."""
+    """A repair's unique id and time; `partitions` is the number of the topic's partitions."""
 
     id: str
     at: str
@@ -85,10 +86,10 @@ class Repair(NamedTuple):
 def rename_records(
     records: LedgerRecords, rename: Rename, repair: Repair
 ) -> Iterator[RecordChange]:
-    """Yield all records of a ledger under its new name, and the end of those under the old one.
+    """Yield all records of a ledger under its new name, and the deletion of the old records.
 
-    Rows without transactions carry the name of their writer, which includes the sink's name: so the
-    number of rows behind the ends of a batch is no longer recorded.
+    Rows without transactions carry an id of their writer, which depends on the sink's name. So the
+    new records no longer have the number of rows after the ends of a batch.
     """
     old, new = rename.old, rename.new
     old_partition = records.partition(*old, repair.partitions)
@@ -124,7 +125,7 @@ def rename_records(
 def acceptance_records(
     records: LedgerRecords, sink: str, entry: Entry, repair: Repair
 ) -> Iterator[RecordChange]:
-    """Yield what moves the one head of `entry` over its gap."""
+    """Yield the records that move the only head of `entry` over its gap."""
     owner = LedgerKey(sink, entry.query)
     partition = records.partition(*owner, repair.partitions)
     batch = records.batch(*owner)
@@ -133,7 +134,7 @@ def acceptance_records(
     written = records.written_heads(*owner)
     for record in records_of_heads(*owner, heads, written, records.targets(*owner)):
         yield RecordChange(owner, partition, record.key, record.value)
-    if batch is not None and tp in batch.moves:  # which counts before the record of heads
+    if batch is not None and tp in batch.moves:  # its moves count before the record of heads
         moves = dict(batch.moves)
         del moves[tp]
         key = BatchKey(*owner, batch.run_id)
@@ -156,8 +157,8 @@ _Plan = Callable[[LedgerRecords, Repair], Iterable[RecordChange]]
 class KafkaLedgerRepair:
     """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
 
-    `java` queries coordinators for transactions; None if there is no Java for it, and `no_java` is
-    then the reason. `timeout` bounds each request, in seconds.
+    `java` asks coordinators about transactions; it is None if there is no Java for that, and
+    `no_java` is then the reason. `timeout` limits each request, in seconds.
     """
 
     def __init__(
@@ -181,12 +182,12 @@ class KafkaLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The id whose driver it fences, and the reason why no transaction can be looked up."""
+        """Warnings: which id the repair takes over, and why no transaction can be looked up."""
         warnings = []
         if self._fenced is not None:
             warnings.append(
-                f"it takes over the transactional id {self._fenced!r}: a driver that is writing "
-                "a batch with it is fenced, and nothing of that batch is written"
+                f"the repair takes over the transactional id {self._fenced!r}: a driver that is "
+                "writing a batch with it is fenced, and nothing of that batch is written"
             )
         if self._no_java is not None:
             warnings.append(
@@ -196,14 +197,14 @@ class KafkaLedgerRepair:
         return tuple(warnings)
 
     def key_of(self, table: str) -> str:
-        """The key of a sink: its name=, or its topics in their order."""
+        """Return the key of a sink: its name=, or its topics in sorted order."""
         named = {name.strip() for name in table.split(",")}
-        if table in named:  # it has no order, so nobody is asked whether there is such a topic
+        if table in named:  # one name needs no sorting, so Kafka is not asked for topics
             return table
         return ",".join(sorted(named)) if self._topics(named) == named else table
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Say that a transaction of its id is open, or that somebody has taken the id since."""
+        """Return signs of a running sink: an open transaction, or a new producer with its id."""
         name = sink_transactional_id(*key)
         signs = [f"its ledger has a transaction open, {name!r}"] if key in self.reader.open else []
         if self._fenced is None:
@@ -228,9 +229,7 @@ class KafkaLedgerRepair:
         return tuple(signs)
 
     def check_rename(self, rename: Rename) -> None:
-        """Check that the rows of a ledger are in the topics of its new name, if that is one of
-        topics.
-        """
+        """Raise SettingsError if the new name stands for topics, but lacks one that holds rows."""
         if rename.new.sink == rename.old.sink:
             return
         records = self._read(rename.old, rename.new)
@@ -248,7 +247,7 @@ class KafkaLedgerRepair:
             )
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over: all its records."""
+        """Move all records of a ledger to its new name."""
 
         def plan(records: LedgerRecords, repair: Repair) -> Iterable[RecordChange]:
             old, new = (records.heads(*key) for key in (rename.old, rename.new))
@@ -289,11 +288,11 @@ class KafkaLedgerRepair:
         plan: _Plan,
         is_done: Callable[[LedgerRecords], bool],
     ) -> None:
-        """Write the records that `plan` returns, under the id of the first of the keys."""
+        """Write the records that `plan` returns, under the transactional id of the first key."""
         name = sink_transactional_id(*keys[0])
         try:
             policy = self.reader.require_topic()
-        except KafkaError as error:  # to read, a lesser right is enough
+        except KafkaError as error:  # it names only the rights to read
             raise self._explained(error, name) from error
         refuse_policy(self._topic, policy, self._properties["bootstrap.servers"])
         producer = self._producer(name)
@@ -331,7 +330,7 @@ class KafkaLedgerRepair:
                 self._end(name)
 
     def _read(self, *keys: LedgerKey) -> LedgerRecords:
-        """Read the committed records. Raises InUseError if one of these has a transaction open."""
+        """Read the committed records. Raises InUseError if one of `keys` has a transaction open."""
         records = self.reader.read(lambda owner: owner in keys)
         if self.reader.open:
             queries = few(f"query {key.query!r} of {key.sink}" for key in self.reader.open)
@@ -350,7 +349,7 @@ class KafkaLedgerRepair:
                 raise error.as_kind(InUseError, fix="Stop the query when that batch is applied")
 
     def _refuse_foreign_records(self, changes: list[RecordChange]) -> None:
-        """Raise InUseError if anything but these was appended to one of the ledgers since."""
+        """Raise InUseError if the ledgers have new records other than `changes`."""
         for (owner, partition), count in Counter(
             (change.owner, change.partition) for change in changes
         ).items():
@@ -371,7 +370,7 @@ class KafkaLedgerRepair:
         is_done: Callable[[LedgerRecords], bool],
         error: KafkaError,
     ) -> bool:
-        """Return True if the transaction was committed, seen once no request can end it."""
+        """Return True if the transaction was committed; read when no request can change that."""
         try:
             if not is_fenced(error):
                 self._take_over(name)
@@ -393,7 +392,7 @@ class KafkaLedgerRepair:
         )
 
     def _topics(self, names: Collection[str]) -> set[str]:
-        """Return those that exist."""
+        """Return those of `names` that are existing topics."""
         possible = sorted(name for name in names if _TOPIC.fullmatch(name))
         try:
             return set(self._logs.topics(possible, time.monotonic() + self._timeout))
@@ -403,7 +402,7 @@ class KafkaLedgerRepair:
             ) from error
 
     def _end(self, name: str) -> None:
-        """End an abandoned transaction; if that fails, its timeout does."""
+        """End an abandoned transaction; if that fails, its timeout ends it."""
         with suppress(KafkaError):
             self._take_over(name)
 
@@ -418,7 +417,7 @@ class KafkaLedgerRepair:
         return BatchProducer(self._properties, name, transaction_timeout=_OPEN)
 
     def _explained(self, error: KafkaError, name: str) -> EoListenerError:
-        """The same, with the command that grants a missing permission."""
+        """Return the error to raise, with the command that grants a missing permission."""
         if error.code not in _RIGHTS:
             return error.as_kind(SinkError, label=self.reader.label)
         rights, kind = _RIGHTS[error.code]

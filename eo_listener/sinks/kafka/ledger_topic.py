@@ -1,4 +1,4 @@
-"""The ledger's topic on its cluster: created when absent, read to its end."""
+"""The ledger's topic on its cluster: created if it does not exist, and read to its end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 
 _GRACE: Final = 1.0
-"""Seconds to wait for an open transaction of the same sink and query: after its commit was answered
-it stays open for some milliseconds, until its markers are written."""
+"""Seconds to wait for an open transaction of the same sink and query: after the answer to its
+commit, it stays open for some milliseconds, until its markers are written."""
 
 
 logger = logging.getLogger("eo_listener")
 
 
 class LedgerTopic:
-    """Reads the heads of one ledger. Raises KafkaError, SinkError and SettingsError."""
+    """Reads heads from the ledger's topic. Raises KafkaError, SinkError and SettingsError."""
 
     def __init__(self, access: ConnectionSettings, topic: str, sink: str, *, create: bool) -> None:
         self._access = access
@@ -34,7 +34,7 @@ class LedgerTopic:
         self._create = create
         self._decoder = ledger.Decoder()
         self._topic = CompactedTopic(access.properties(), topic, timeout=access.timeout)
-        self._reported = False  # of records that cannot be read
+        self._reported = False  # if unreadable records were logged
         self.records = ledger.LedgerRecords({})
         self.partitions = 0
 
@@ -46,12 +46,13 @@ class LedgerTopic:
     def heads(
         self, query: str, explain: Explanation, *, fenced: bool
     ) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`, to the end of the log.
+        """Read the heads of `query`, up to the end of the log.
 
-        `fenced`: the caller has fenced all other producers of this query, so that none of them has
-        a transaction open. Otherwise one that stays open counts as not committed; should it be
-        committed later, the comparison after the fence finds that. Raises SinkLockedError where
-        another query's transaction stays open.
+        With `fenced`, no transaction of this query may be open: the caller has fenced all other
+        producers of it, or writes without transactions. Otherwise a transaction that stays open
+        counts as not committed; if it is committed later, the comparison after the fencing finds
+        that. Raises SinkLockedError if a transaction of another query stays open, or with `fenced`
+        any transaction.
         """
         concerns = ledger.concerns(self._sink, query)
         self.records = self._read(concerns, explain, tolerates_own=not fenced)
@@ -61,17 +62,17 @@ class LedgerTopic:
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads that a query id has moved; not those of transactions that stay open."""
+        """Read all heads that a query id has moved, but none of transactions that stay open."""
         concerns = ledger.concerns_mover(query_id)
         records = self._read(concerns, explain, tolerates_own=True)
         with readable():
             return records.moved_by(query_id)
 
     def check_written(self, query: str, partition: int, count: int) -> None:
-        """Raise RetriableSinkError unless the `count` records are all that `query` has had since.
+        """Raise RetriableSinkError unless `query` has exactly `count` new records since the read.
 
         The log's end may have come from a broker that was no longer the partition's leader. The
-        leader that has acknowledged these records is the right one, so the log is read again.
+        broker that acknowledged the `count` records is the leader, so the log is read again.
         """
         written = self.count_written(query, partition)
         if written != count:
@@ -83,7 +84,7 @@ class LedgerTopic:
             )
 
     def count_written(self, query: str, partition: int) -> int:
-        """How many records of `query` were appended since the heads were read, by anybody."""
+        """Return how many records of `query` anybody has appended since the heads were read."""
         return self._topic.count_after(ledger.concerns(self._sink, query), partition)
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ class LedgerTopic:
         return records
 
     def _report(self, records: ledger.LedgerRecords) -> None:
-        """Say once that there are records which cannot be read, whosever they are."""
+        """Log once that the topic has unreadable records, of any sink and query."""
         if self._reported or not records.unreadable:
             return
         self._reported = True
@@ -143,7 +144,7 @@ class LedgerTopic:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise SinkError for an unreadable record."""
+    """Raise SinkError if a record in this block is unreadable."""
     try:
         yield
     except FormatError as error:
@@ -151,7 +152,7 @@ def readable() -> Iterator[None]:
 
 
 def _blocking(reading: Reading, tolerates_own: bool) -> PendingRecord | None:
-    """The first record of an open transaction that has to be waited for."""
+    """Return the first record of an open transaction that the read must wait for, or None."""
     return next(
         (record for record in reading.pending if not (tolerates_own and _hides_only_own(record))),
         None,
@@ -161,6 +162,6 @@ def _blocking(reading: Reading, tolerates_own: bool) -> PendingRecord | None:
 def _hides_only_own(pending: PendingRecord) -> bool:
     """Return True if all hidden records are of the sink and query whose transaction is open.
 
-    These have one transaction at a time, so the records that they committed lie before it.
+    A sink and query have one transaction at a time, so their committed records lie before it.
     """
     return {ledger.owner(key) for key in pending.hidden} == {ledger.owner(pending.key)}

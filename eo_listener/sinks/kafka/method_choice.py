@@ -1,4 +1,4 @@
-"""How the rows of each batch reach Kafka: by the executors, or through the driver."""
+"""Chooses how the rows of each batch reach Kafka: by the executors, or through the driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ logger = logging.getLogger("eo_listener")
 
 
 class MethodChoice:
-    """For the batches of one sink. Raises SettingsError for options that a method cannot use."""
+    """Makes the writers for the batches of one sink.
+
+    Raises SettingsError for options that a write method cannot use.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class MethodChoice:
         self._joined: JavaTransactions | None = None
 
     def writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
-        """Return what brings the rows of `frame` into a transaction; for one try.
+        """Return the object that writes the rows of `frame` in a transaction, for one try.
 
         Raises SettingsError, and KafkaError for an answer of the JVM that cannot be read.
         """
@@ -78,9 +81,9 @@ class MethodChoice:
         )
 
     def task_rows(self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None) -> TaskRows:
-        """Return what writes the rows of `frame` without a transaction; for one try.
+        """Return the object that writes the rows of `frame` without a transaction, for one try.
 
-        Raises as `writer` does, and SettingsError for columns.
+        Raises as `writer` does, and SettingsError for unsuitable columns.
         """
         if self._joined is None:
             transactions = joining(frame, unfenced_properties(self._access.java), UNFENCED)
@@ -107,7 +110,7 @@ class MethodChoice:
         return {**self.__dict__, "_joined": None}
 
     def _transactions(self, frame: Any) -> JavaTransactions | None:
-        """The means by which tasks join transactions; None if this kafka-clients has none."""
+        """Return the client by which tasks join transactions; None if kafka-clients cannot join."""
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)

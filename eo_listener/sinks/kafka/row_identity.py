@@ -1,14 +1,13 @@
-"""The identity that distinguishes a row of one batch from every other: the header of its record. No
-I/O.
+"""The identity of a row within its batch, which a header of the row's record holds. No I/O.
 
 Format 1, without transactions only. The header `eo-identity` is JSON:
 
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
 `w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns: in ASCII, bytes as hex, decimals and dates as text.
-Tasks write these by the shim's IdentityText; what a batch no longer has is found by the same text,
-written here. A row without a key goes by the CRC-32 of the values to a partition.
+the values of the identity's columns: in ASCII, bytes as hex, decimals and dates as text. Tasks
+write the header by the shim's IdentityText. This module writes the same text, to find rows that a
+batch no longer has. The CRC-32 of the values chooses the partition of a row without a key.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DIGITS: Final = 16  # 64 bits
 
 
 class RowIdentity(NamedTuple):
-    """Which row a record is: of which writer, of which of its batches; `values` is JSON."""
+    """The identity of a record's row: its writer, its batch, and its `values` as JSON."""
 
     writer: str
     batch: int
@@ -38,11 +37,12 @@ class RowIdentity(NamedTuple):
 
     @classmethod
     def from_headers(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
-        """Read it; None for a record that no sink of ours has written.
+        """Return the identity from a record's headers; None if no sink of eo_listener wrote it.
 
-        Raises FormatError for one of a newer release: it may be a row of the batch in question.
+        Raises FormatError for a record of a newer release: it may be a row of the batch in
+        question.
         """
-        # The last: rows that were read from such a topic may bring one along.
+        # The last one: rows that were read from such a topic may already have this header.
         text = next((value for name, value in reversed(headers) if name == HEADER), None)
         document = None if text is None else _parsed(text)
         if document is None:
@@ -60,12 +60,12 @@ class RowIdentity(NamedTuple):
 
 
 def around_values(writer: str, batch: int) -> tuple[str, str]:
-    """Return what stands before and behind the values in the header of a batch's records."""
+    """Return the text before and after the values in the header of a batch's records."""
     return f'{{"v":{FORMAT},"w":"{writer}","n":{batch},"id":', "}"
 
 
 def writer_of(sink: str, query: str) -> str:
-    """Return what stands for a sink and query in the headers of their records."""
+    """Return the text that stands for a sink and query in the headers of their records."""
     return hashlib.sha256(_json([sink, query]).encode()).hexdigest()[:_DIGITS]
 
 
@@ -77,7 +77,10 @@ class IdentityColumns:
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, names: Sequence[str] | None) -> IdentityColumns:
-        """Find those of these names, or the source's own; raises SettingsError."""
+        """Find the columns `names`, or by default the source's topic, partition and offset.
+
+        Raises SettingsError if a column is missing or unsuitable.
+        """
         id_columns = tuple(ORIGIN if names is None else names)
         missing = [name for name in id_columns if schema.names.count(name) != 1]
         if missing:
@@ -103,7 +106,7 @@ class IdentityColumns:
         return cls(id_columns)
 
     def values(self, rows: pa.RecordBatch) -> Iterator[str]:
-        """The identity of each row, as JSON."""
+        """Yield the values of each row's identity, as JSON."""
         for cells in zip(*(rows.column(name).to_pylist() for name in self.names), strict=True):
             yield _json(cells)
 
@@ -120,7 +123,7 @@ def _json(value: object) -> str:
 
 
 def _text(value: Any) -> str:
-    """Write what JSON has no form for: bytes, decimals and dates."""
+    """Return as text what JSON has no form for: bytes, decimals and dates."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

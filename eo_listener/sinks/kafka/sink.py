@@ -1,4 +1,4 @@
-"""KafkaSink: what a user names, and what a batch calls."""
+"""KafkaSink: its arguments, and the methods that a batch calls."""
 
 from __future__ import annotations
 
@@ -44,36 +44,39 @@ class _Connections(NamedTuple):
 
 
 class KafkaSink:
-    """Writes batches to `topic`, each in the transaction that moves its ledger.
+    """Writes batches to `topic`, each in one transaction with its ledger entry.
 
-    `options` are those of Spark's own Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have
-    its columns: value, and if wanted key, headers, partition and topic; the last only where several
-    topics are named, of which each row is to name one. `name` is what the ledger and the
-    transaction go by, by default the topics. `group` is a consumer group that is moved with each
-    batch; the source must be on the same cluster. `dead_letters` names a topic for rows that cannot
-    be sent, at most `max_dead_letters` of a batch: a number, or a share of its rows as a float. The
-    ledger is in the topic `ledger_topic`, which is made when absent, unless `create` is False.
+    `options` are those of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have the
+    columns of that sink: value, and optionally key, headers, partition and topic. The column topic
+    is for a sink with several topics, of which each row then names one. `name` identifies the
+    ledger and the transaction; the default is the topics. `group` is a consumer group whose offsets
+    are committed with each batch; the source must be on the same cluster. `dead_letters` names a
+    topic for rows that cannot be sent, at most `max_dead_letters` of a batch: a number, or a share
+    of its rows as a float. The ledger is in the topic `ledger_topic`, which the sink creates if it
+    does not exist, unless `create` is False.
 
-    `write_method="driver"`, the default, sends rows through the driver; with "executors" tasks send
-    them, with Spark's own kafka-clients, a Java `kafka.partitioner.class` can choose partitions,
-    and there are no dead letters. If these kafka-clients lack what it needs, rows go through the
-    driver, which is logged. Timeouts are in seconds: `timeout` for each request to Kafka,
-    `transaction_timeout` for a batch's transaction, during which its rows are computed and sent.
-    Raises SettingsError, also for a cluster that only Java's client can log in to.
+    `write_method="driver"`, the default, sends rows through the driver. With "executors", Spark's
+    tasks send them through Spark's own kafka-clients: a Java `kafka.partitioner.class` can then
+    choose partitions, but there are no dead letters. If these kafka-clients lack what "executors"
+    needs, rows go through the driver, and the sink logs a warning. Timeouts are in seconds:
+    `timeout` limits each request to Kafka, `transaction_timeout` a batch's transaction, during
+    which Spark computes and sends its rows. Raises SettingsError, also for a cluster that only
+    Java's client can log in to.
 
-    With `transactions=False` neither the cluster nor this user's permissions need to support
-    transactions. Executors write the rows. After a crash the missing rows of a batch are determined
-    by reading the target back from its end at the beginning of the batch: `id` names the columns
-    that identify rows, by default the source's topic, partition and offset. No two rows of a batch
-    may share them; each record carries them in the header `eo-identity`, and rows are written in
-    their order. If named so, the columns topic and partition do not choose a row's target. The
-    identity of a row without a key chooses its partition.
+    With `transactions=False`, neither the cluster nor this user's permissions need to support
+    transactions. Executors write the rows. After a crash, the sink finds the missing rows of a
+    batch by reading the target back from the end that it had when the batch began. `id` names the
+    columns that identify a row, by default the source's topic, partition and offset. No two rows of
+    a batch may have the same values in them; each record carries these values in the header
+    `eo-identity`, and rows are written in the order of these columns. If topic or partition is such
+    a column, it does not choose a row's target. The identity of a row without a key chooses its
+    partition.
 
-    Limitation: without transactions Kafka cannot fence a second writer. Readers see rows before the
-    batch is complete. If a second driver of the query runs, a suspended one continues, or records
-    arrive after they were given up, rows are duplicated. That is detected with the next batch,
-    which is not written (TargetRecordsError), unless `on_repeated="accept"`. Records of other
-    producers are named in the log and in `BatchApplied.unexpected`. The targets must not be
+    Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
+    before the batch is complete. Rows are duplicated if a second driver of the query runs, if a
+    suspended driver continues, or if records arrive after the sink has given them up. The next
+    batch detects that, and is not written (TargetRecordsError), unless `on_repeated="accept"`. The
+    log and `BatchApplied.unexpected` report records of other producers. The targets must not be
     compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need transactions.
     """
 
@@ -137,7 +140,7 @@ class KafkaSink:
 
     @property
     def key(self) -> str:
-        """The name that was given, or the topics."""
+        """The `name` of the sink, or by default its topics."""
         return self._name
 
     @property
@@ -166,7 +169,7 @@ class KafkaSink:
             raise explain.translate(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry`: in one transaction, if the sink has them."""
+        """Write the rows of `frame` and `entry`, in one transaction unless transactions=False."""
         read = {tp.topic for tp in entry.kafka_moves}
         explain = self._explanation(entry.query, () if self._group is None else sorted(read))
         if self._group is not None and not plan.sources:

@@ -1,7 +1,7 @@
-"""The records of a target behind the ends that a batch has stored: their rows and owners. No I/O.
+"""Judges the records of a target after the ends that a batch has stored. No I/O.
 
-The existing identities decide what a replay writes, never their number: other producers may write
-in between, and so may an abandoned task.
+The identities of existing rows decide what a replay writes, never their number: other producers may
+write in between, and so may an abandoned task.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 
 MAX_TAIL: Final = 5_000_000
-"""Rows of which the driver keeps the identities, of some 320 bytes each: 1.6 GB."""
+"""The most rows whose identities the driver keeps, at some 320 bytes each: 1.6 GB."""
 ACCEPT: Final = 'on_repeated="accept"'
 
 
 class TailRecord(NamedTuple):
-    """A record and the identity of its row, which is None if no sink of eo_listener wrote the
-    record.
-    """
+    """A record and its row's identity, which is None if no sink of eo_listener wrote the record."""
 
     partition: TopicPartition
     offset: int
@@ -33,7 +31,7 @@ class TailRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what is unexpected."""
+    """Collects the unexpected records of a target."""
 
     _counts: Counter[Unexpected] = field(default_factory=Counter)
     _ranges: dict[Unexpected, dict[TopicPartition, OffsetRange]] = field(default_factory=dict)
@@ -41,18 +39,18 @@ class Findings:
     def add(
         self, kind: Unexpected, tp: TopicPartition, offsets: OffsetRange, count: int = 1
     ) -> None:
-        """Take up `count` records within `offsets`."""
+        """Add `count` records of this `kind` within `offsets`."""
         self._counts[kind] += count
         ranges = self._ranges.setdefault(kind, {})
         before = ranges.get(tp, offsets)
         ranges[tp] = OffsetRange(min(before.start, offsets.start), max(before.until, offsets.until))
 
     def merged_with(self, later: Findings) -> Findings:
-        """Both together, of different kinds."""
+        """Return these findings together with `later` findings of other kinds."""
         return Findings(self._counts + later._counts, {**self._ranges, **later._ranges})
 
     def records(self) -> tuple[UnexpectedRecords, ...]:
-        """All of it."""
+        """Return the unexpected records, by kind."""
         return tuple(
             UnexpectedRecords(kind, self._counts[kind], dict(ranges))
             for kind, ranges in self._ranges.items()
@@ -61,16 +59,16 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The records read: the place of each identity of the batch in question, and all others."""
+    """The records that were read: the places of the batch's rows by identity, and all others."""
 
     rows: Mapping[str, tuple[TopicPartition, int]]
     findings: Findings
 
 
 def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tail:
-    """Judge the records behind the ends that `writer` has stored for its batch of that number.
+    """Split `records` into the rows of `writer` in its batch number `batch`, and all others.
 
-    Raises SettingsError if they are more than MAX_TAIL rows of the batch.
+    Raises SettingsError if there are more than MAX_TAIL rows of the batch.
     """
     rows: dict[str, tuple[TopicPartition, int]] = {}
     findings = Findings()
@@ -103,17 +101,17 @@ def _too_many() -> SettingsError:
 
 
 def size_of(ranges: Mapping[TopicPartition, OffsetRange]) -> int:
-    """How many offsets these are."""
+    """Return the number of offsets in `ranges`."""
     return sum(offsets.until - offsets.start for offsets in ranges.values())
 
 
 def records_error(
     wrong: Sequence[UnexpectedRecords], entry: Entry, *, label: str, where: str
 ) -> TargetRecordsError:
-    """Return the error for records that should not be there, or are missing; `where` that is."""
+    """Return the error for unexpected or missing records; `where` is a phrase: "after batch 5"."""
     cause, fix = _reason({records.kind for records in wrong})
     return TargetRecordsError(
-        f"{label}: batch {entry.batch_id} is not written, since {where} the target has "
+        f"{label}: batch {entry.batch_id} is not written: {where}, the target has "
         f"{'; '.join(map(describe, wrong))}",
         ranges=enclosing(records.ranges for records in wrong),
         cause=cause,
@@ -122,7 +120,7 @@ def records_error(
 
 
 def describe(records: UnexpectedRecords) -> str:
-    """Say what it is, and where."""
+    """Return number, kind and place of the records as text."""
     places = few(f"{tp} {offsets}" for tp, offsets in sorted(records.ranges.items()))
     return f"{records.count} {records.kind.value} (within {places})"
 
@@ -130,7 +128,7 @@ def describe(records: UnexpectedRecords) -> str:
 def enclosing(
     mappings: Iterable[Mapping[TopicPartition, OffsetRange]],
 ) -> dict[TopicPartition, OffsetRange]:
-    """One range for each partition, around all of its ranges."""
+    """Return for each partition the smallest range that contains all of its ranges."""
     hulls: dict[TopicPartition, OffsetRange] = {}
     for ranges in mappings:
         for tp, offsets in ranges.items():
@@ -140,7 +138,7 @@ def enclosing(
 
 
 def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
-    """Cause and fix."""
+    """Return the cause and the fix for these kinds of unexpected records."""
     if {*kinds} == {Unexpected.UNKNOWN}:
         cause = (
             "the identity of a row changes each time it is computed (the time, a random value), "

@@ -1,19 +1,20 @@
-"""The rows of a batch without transactions: all rows of a partition are sent by one task.
+"""Writes the rows of a batch without transactions: one task sends all rows of a partition.
 
 Possible faults of a task, and the measures:
 
-- It dies, and what it has sent stays: the beginning of the rows of each of its partitions, since it
-  has one request on its way at a time, and sends nothing behind a record that failed. The batch is
-  written again, and what is there is left out by its identity.
-- Another attempt of it, or of its stage, is made: that one sends nothing, and reports its number.
-  Then nobody knows how far the first one came, so the try ends. Speculation is refused.
-- It outlives its try: Spark kills tasks, and does not wait for them. So the end of the try waits
-  until Spark says that none runs.
-- It runs on although Spark has lost its executor, or a request of it arrives late: nobody can keep
-  these out. Rows that they write twice are detected, and named, with the next batch.
+- It dies, and the rows that it has sent stay. They are the first rows of each of its partitions,
+  because a task has only one request in flight, and sends nothing after a record that failed. The
+  batch is written again, and existing rows are left out by their identity.
+- Spark makes another attempt of the task, or of its stage. That attempt sends nothing and reports
+  its number. Then nobody knows how far the first attempt came, so the try ends. Speculation is
+  refused.
+- It outlives its try: Spark kills tasks, but does not wait for their end. So the end of the try
+  waits until Spark reports that no task is running.
+- It goes on although Spark has lost its executor, or one of its requests arrives late: nobody can
+  prevent this. The next batch detects and reports rows that were written twice.
 
-Rows of one identity may go to different partitions, so they are detected before the rows are
-brought to their tasks, with a shuffle of its own. Existing rows are left out wherever they are.
+Two rows with one identity may go to different partitions. So a separate shuffle detects them before
+the rows are brought to their tasks. Existing rows are left out wherever they are.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ from eo_listener.sinks.kafka.types import PARTITION, TOPIC, RecordColumns
 from eo_listener.sinks.spark_columns import quoted
 
 Places = dict[str, tuple[TopicPartition, int]]
-"""The places of rows, by their identity."""
+"""The partition and offset of each row, by the row's identity."""
 
 TWICE: Final = -7
 PRESENT: Final = -8
-"""As the shim's RowColumns: an earlier row has the identity of this one, or it is there."""
+"""The numbers in the shim's RowColumns: an earlier row has the same identity, or the row exists."""
 
 _BLOCK: Final = "max.block.ms"
 _BLOCK_MS: Final = "60000"  # Kafka's default
 _DELIVERY: Final = "delivery.timeout.ms"
 _DELIVERY_MS: Final = "120000"  # Kafka's default
 _LONGEST: Final = 3600.0  # seconds: a time-out of 2**31 ms is common, and means no more than "long"
-_PAUSE: Final = 0.05  # seconds between two questions whether tasks still run
+_PAUSE: Final = 0.05  # seconds between two checks if tasks still run
 
 logger = logging.getLogger("eo_listener")
 
@@ -68,9 +69,9 @@ logger = logging.getLogger("eo_listener")
 def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of tasks' producers without transactions, in Java's names.
 
-    With one request at a time a record can never be there before the one that was sent before it,
-    not even where the broker does not know the producer yet. So requests are larger. And brokers
-    are waited for no longer before the first record than for a record.
+    With one request at a time, a record can never arrive before the record that was sent before it,
+    not even if the broker does not know the producer yet. So requests are larger. Before the first
+    record, a producer waits for brokers at most as long as for the delivery of a record.
     """
     properties = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
     longest = properties.get(_DELIVERY, _DELIVERY_MS).strip()
@@ -81,10 +82,10 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """For how many seconds a task that must no longer send may still do so.
+    """Return for how many seconds a task that must no longer send may still do so.
 
-    At least `timeout`, at most an hour. It may wait for room for a record, and then for the answer
-    to what it has sent.
+    The result is at least `timeout`, and otherwise an hour at most. The task may wait for room for
+    a record, and then for the answer to what it has sent.
     """
     properties = unfenced_properties(java)
     times = properties.get(_BLOCK, _BLOCK_MS), properties.get(_DELIVERY, _DELIVERY_MS)
@@ -93,7 +94,7 @@ def end_timeout(java: Mapping[str, str], timeout: float) -> float:
 
 
 class RowsTarget(NamedTuple):
-    """The target of rows, and their owner."""
+    """The target topics of rows, the writer, and the number of the batch."""
 
     targets: Targets
     writer: str
@@ -101,10 +102,10 @@ class RowsTarget(NamedTuple):
 
 
 class TaskRows:
-    """The rows of one try of a batch. Raises SettingsError for columns.
+    """Writes the rows of one try of a batch. Raises SettingsError for unsuitable columns.
 
-    Columns of the identity do not choose a row's partition. `tasks` is the number of writers;
-    `timeout` is how many seconds to wait for those of a failed try, as `end_timeout` says.
+    Columns of the identity do not choose a row's partition. `tasks` is the number of writing tasks;
+    `timeout` is for how many seconds to wait for the tasks of a failed try (see `end_timeout`).
     """
 
     def __init__(
@@ -131,11 +132,11 @@ class TaskRows:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The columns by which rows are known."""
+        """The columns that identify a row."""
         return self._identity.names
 
     def absent(self, existing: Places) -> Places:
-        """Return those of `existing` that no row has; Spark computes the rows once for it."""
+        """Return those of `existing` that no row has; Spark computes the rows once to find out."""
         remaining = dict(existing)
         id_frame = identities(self._frame, self.identity)
         with closing(explained(stream(id_frame, self._plan, task_rows=sys.maxsize))) as batches:
@@ -147,11 +148,11 @@ class TaskRows:
         return remaining
 
     def write(self, target: RowsTarget, existing: Places) -> int:
-        """Send each row that is not in `existing`; return their number.
+        """Send each row that is not in `existing`, and return how many were sent.
 
-        Rows that it meets are removed from `existing`.
+        Rows of the batch that exist already are removed from `existing`.
 
-        On return each row is acknowledged. Raises RetriableSinkError unless all tasks of Spark
+        On return, each row is acknowledged. Raises RetriableSinkError unless all of Spark's tasks
         ended at their first attempt.
         """
         reports = self._written(target, existing)
@@ -217,7 +218,7 @@ class TaskRows:
             )
 
     def _await_end(self, batch: str) -> None:
-        """Wait until no task of the try can still send; report it if that takes too long."""
+        """Wait until no task of the try can still send; log a warning if that takes too long."""
         deadline = time.monotonic() + self._timeout
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:
@@ -232,7 +233,7 @@ class TaskRows:
 
 
 def identities(frame: Any, names: Sequence[str]) -> Any:
-    """Return the rows of a DataFrame, of these columns alone."""
+    """Return the DataFrame with only these columns."""
     return frame.select(*map(quoted, names))
 
 
@@ -248,7 +249,7 @@ def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
 
 
 def _without_origin(schema: pa.Schema, identity: tuple[str, ...], *, one_topic: bool) -> pa.Schema:
-    """Return the columns that determine a record and its target."""
+    """Return the schema without the columns topic and partition if they are in the identity."""
     in_identity = {TOPIC, PARTITION} & set(identity)
     if TOPIC in in_identity and not one_topic:
         raise SettingsError(

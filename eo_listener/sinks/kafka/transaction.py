@@ -1,7 +1,7 @@
-"""One batch in one transaction of Kafka: the order of its steps, and what speaks to Kafka for them.
+"""Writes one batch in one Kafka transaction: the order of the steps, and their client.
 
-`write_batch` has the order and what is compared. It asks a `TransactionClient` for all else, so the
-models (`tests/model_checking/kafka_sink`) run it without Kafka.
+`write_batch` has the order and the comparisons. It calls a `TransactionClient` for everything else,
+so the models (`tests/model_checking/kafka_sink`) run it without Kafka.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.ledger_sql import now_text
 
 ONGOING = "Ongoing"
-_END: Final = 5.0  # seconds for the end of what a try has left open
+_END: Final = 5.0  # seconds to end the open transaction of a try
 logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerEpoch:
-    """Which producer a transaction belongs to: Kafka refuses requests with an older epoch."""
+    """The producer of a transaction, and its epoch: Kafka refuses requests with an older epoch."""
 
     producer_id: int
     epoch: int
@@ -53,7 +53,7 @@ class ProducerEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """The coordinator's answer about a transactional id; `state` is Kafka's own word."""
+    """The coordinator's answer about a transactional id; `state` is as Kafka names it."""
 
     state: str
     producer: ProducerEpoch
@@ -61,10 +61,10 @@ class OpenTransaction:
 
 
 class TransactionClient(Protocol):
-    """One try to write a batch, with a producer of its own that has the sink's transactional id.
+    """One try to write a batch, with its own producer under the sink's transactional id.
 
-    Its methods raise errors after which nothing was written (KafkaError, RetriableSinkError, ...);
-    only `commit` may fail with an unknown outcome.
+    If a method raises (KafkaError, RetriableSinkError, ...), nothing was written; only `commit` may
+    fail with an unknown outcome.
     """
 
     def init(self) -> ProducerEpoch:
@@ -75,16 +75,16 @@ class TransactionClient(Protocol):
         ...
 
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`, up to the ledger's high watermark of this moment.
+        """Read the heads of `query`, up to the ledger's current high watermark.
 
-        The last stable offset would not do: Kafka answers EndTxn before readers see the commit. So
+        The last stable offset is not enough: Kafka answers EndTxn before readers see the commit. So
         this waits until all transactions below the high watermark have ended, and raises
         SinkLockedError if one stays open for too long.
         """
         ...
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
-        """Have the rows written, each target partition by one task; one report for each task."""
+        """Have each target partition written by one task; return one report for each task."""
         ...
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
@@ -92,7 +92,7 @@ class TransactionClient(Protocol):
         ...
 
     def describe(self) -> OpenTransaction | None:
-        """Ask the coordinator for the transaction; None if no other client may join it."""
+        """Return the coordinator's answer; None if no other client may join the transaction."""
         ...
 
     def commit(self) -> None:
@@ -102,10 +102,10 @@ class TransactionClient(Protocol):
     def close(self, failed: BaseException | None) -> None:
         """Close the producer; if the attempt has `failed`, end its open transaction.
 
-        Not with `abortTransaction`: that leaves the epoch as it is, so a late request of this
-        attempt could begin a transaction that nobody ends, or that the next one commits. `init` of
-        another producer aborts with a newer epoch. If `failed` shows that this producer was fenced,
-        nothing is ended: the transaction belongs to another producer.
+        It does not call `abortTransaction`, which leaves the epoch as it is: a late request of this
+        attempt could then begin a transaction that nobody ends, or that the next attempt commits.
+        `init` of another producer aborts with a newer epoch. If `failed` shows that this producer
+        was fenced, `close` ends nothing: the transaction belongs to another producer.
         """
         ...
 
@@ -113,9 +113,9 @@ class TransactionClient(Protocol):
 def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: int) -> Applied:
     """Write the batch of `entry` in `tasks` tasks, once.
 
-    The ledger is read after the new epoch was taken, so nobody else can move it until the commit:
-    comparing it at that point makes the commit a compare-and-set. Raises what `client` raises,
-    ForeignWriterError, and RetriableSinkError.
+    It reads the ledger after it has taken the new epoch, so nobody else can move the ledger until
+    the commit: the comparison at that point makes the commit a compare-and-set. Raises what
+    `client` raises, ForeignWriterError, and RetriableSinkError.
     """
     try:
         producer = client.init()
@@ -134,11 +134,11 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
 
 
 def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
-    """Raise RetriableSinkError unless each task has reported, once, and at its first attempt.
+    """Raise RetriableSinkError unless each task has reported once, from its first attempt.
 
-    Each producer that joins begins with sequence number 0. Records that a second one sends to a
-    partition in the same epoch are acknowledged as duplicates, and not written. Without a
-    transaction they would be written twice. So a later attempt sends nothing.
+    Each producer that joins begins with sequence number 0. If a second one sends records to a
+    partition in the same epoch, the broker acknowledges them as duplicates, and does not write
+    them. Without a transaction, they would be written twice. So a later attempt sends nothing.
     """
     repeated = [report for report in reports if report.attempt or report.stage_attempt]
     ids = sorted(report.partition_id for report in reports)
@@ -165,10 +165,11 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
 def refuse_changed(
     described: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
 ) -> None:
-    """Raise RetriableSinkError unless the transaction still has all partitions `written` to.
+    """Raise RetriableSinkError unless the transaction still has all partitions in `written`.
 
-    Any producer that has joined can abort it, and the next request of another producer then begins
-    a new transaction in the same epoch. Committing that one would lose what was aborted.
+    Any producer that has joined can abort the transaction, and the next request of another producer
+    then begins a new one in the same epoch. To commit the new transaction would lose the aborted
+    records.
     """
     if described is None:
         return
@@ -184,9 +185,9 @@ def refuse_changed(
 
 @dataclass
 class DeadLetters:
-    """Sends the dead letters of one batch, and counts them; `topic` None: there is no such topic.
+    """Sends the dead letters of one batch, and counts them; `topic` is None if the sink has none.
 
-    A letter is JSON. Its `row` is null if it would be larger than the client may send.
+    A letter is JSON. Its `row` is null if the letter would be larger than the client may send.
     """
 
     label: str
@@ -200,8 +201,8 @@ class DeadLetters:
         Raises PoisonRowError for the first letter if there is no topic, and also if there are more
         letters than the sink's max_dead_letters.
         """
-        # A letter's origin is taken from columns named topic and partition. In this sink these say
-        # where the row was to go.
+        # A letter's origin is taken from columns named topic and partition. In this sink, they are
+        # the target of the row.
         plain = [replace(letter, topic=None, partition=None, offset=None) for letter in letters]
         if plain and self.topic is None:
             raise plain[0].error(self.label)
@@ -231,10 +232,10 @@ def _text(letter: dict[str, object]) -> bytes:
 class BegunTransaction:
     """The transaction of one try of one batch, begun by the driver's `producer`.
 
-    `epoch` is what other producers join with; known only where the writer is `joined`. `targets`
-    are the topics that rows may go to, as they are now. Of all producers in the transaction only
-    one may send to a partition, since each begins with sequence number 0; to the ledger and to dead
-    letters only the driver's sends.
+    Other producers join with `epoch`, which is known only if the writer is `joined`. `targets` are
+    the topics that rows may go to, as they are now. Only one producer of the transaction may send
+    to a partition, because each begins with sequence number 0; only the driver's producer sends to
+    the ledger and the dead letters.
     """
 
     transactional_id: str
@@ -247,8 +248,9 @@ class BegunTransaction:
 class RowWriter(Protocol):
     """Sends the rows of one batch in one transaction; made for one try.
 
-    `joined`: producers other than the driver's send them. The methods raise RetriableSinkError,
-    SinkError, PoisonRowError and KafkaError, and SettingsError for columns that cannot be sent.
+    `joined` is True if producers other than the driver's send them. The methods raise
+    RetriableSinkError, SinkError, PoisonRowError and KafkaError, and SettingsError for columns that
+    cannot be sent.
     """
 
     @property
@@ -259,15 +261,15 @@ class RowWriter(Protocol):
         ...
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Send every row; on return each is acknowledged by Kafka, or a dead letter."""
+        """Send every row; on return, each row is acknowledged by Kafka, or is a dead letter."""
         ...
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
-        """Ask the coordinator for the transaction; None if nobody has joined it."""
+        """Return the coordinator's answer about the transaction; None if nobody has joined it."""
         ...
 
     def close(self) -> None:
-        """Release what the try has opened; called once, whatever happened."""
+        """Release the resources of the try; called once, even after an error."""
         ...
 
 
@@ -276,7 +278,7 @@ _NO_EPOCH: Final = ProducerEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTarget:
-    """The target of a batch; `group` is the consumer group that is moved with it, if any."""
+    """The target of a batch; `group` is the consumer group whose offsets it commits, if any."""
 
     sink: str
     topics: tuple[str, ...]
@@ -287,7 +289,7 @@ class BatchTarget:
 
 @dataclass(kw_only=True)
 class BatchTransaction:
-    """The `TransactionClient` of one try. For one thread; used once."""
+    """The `TransactionClient` of one try. Only one thread may use it, and only once."""
 
     target: BatchTarget
     heads: LedgerTopic
@@ -328,7 +330,7 @@ class BatchTransaction:
     # The calls of `write_batch`, in this order.
 
     def init(self) -> ProducerEpoch:
-        """Fence whoever had the transactional id, and end what it had open."""
+        """Fence earlier producers with the transactional id, and end their open transaction."""
         access = self.target.access
         producer = self._producer = self._new_producer(joined=self.writer.joined)
         producer.take_over(access.timeout, topic=self.heads.name)
@@ -345,7 +347,7 @@ class BatchTransaction:
         return self._before
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
-        """Begin, and have the rows sent."""
+        """Begin the transaction, and have the rows sent."""
         self._targets = self._describe_topics()
         targets = self._targets.of_rows(self.target.topics)
         written_to = self.heads.records.targets(self.target.sink, self.entry.query)
@@ -370,8 +372,8 @@ class BatchTransaction:
         producer, sink = self._open_producer(), self.target.sink
         ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
-        # Records that the sink left there while it had no transactions would hide the new heads;
-        # and some heads are nowhere else.
+        # Records that the sink left in the ledger while it had no transactions would hide the new
+        # heads; and some heads are only in those records.
         unfenced = self.heads.records.batch_keys(sink, entry.query)
         records = list(ledger.records_of(sink, entry, self._before, ids, complete=bool(unfenced)))
         for record in records:
@@ -390,7 +392,7 @@ class BatchTransaction:
         return {TopicPartition(self.heads.name, partition)}
 
     def describe(self) -> OpenTransaction | None:
-        """Ask for the transaction, and for the topics that its records went to."""
+        """Check that no topic has changed, and return the coordinator's answer."""
         begun = self._begun
         if begun is None:
             return None
@@ -401,12 +403,12 @@ class BatchTransaction:
         return described
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit the transaction."""
         self._committing = True
         self._open_producer().commit(self.target.access.timeout)
 
     def close(self, failed: BaseException | None) -> None:
-        """Release the producer, and have another one end what it has open."""
+        """Close the producer, and have another producer end its open transaction."""
         producer = self._producer
         if producer is None:
             return
@@ -461,7 +463,7 @@ class BatchTransaction:
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
     def _describe_topics(self) -> Targets:
-        """All topics that records of a batch go to, as they are now."""
+        """Return all topics that records of a batch go to, as they are now."""
         names = [*self.target.topics]
         if self.dead_letters.topic is not None:
             names.append(self.dead_letters.topic)
@@ -473,7 +475,7 @@ class BatchTransaction:
         return Targets.require(topics, names, self.target.explain)
 
     def _refuse_other_cluster(self) -> None:
-        """Offsets of another cluster's topics mean nothing in a group of this one."""
+        """Raise SettingsError if a topic of the source is not on the cluster of the group."""
         if self.target.group is None:
             return
         topic_ids = {tp.topic: move.topic_id for tp, move in self.entry.kafka_moves.items()}
@@ -492,7 +494,7 @@ class BatchTransaction:
                 )
 
     def _refuse_unfinished(self, query: str) -> None:
-        """Raise UnfinishedBatchError where rows of a batch may be there already."""
+        """Raise UnfinishedBatchError if a batch without transactions was begun and not finished."""
         batch = self.heads.records.batch(self.target.sink, query)
         if batch is not None and not batch.is_finished:
             raise UnfinishedBatchError(
@@ -508,7 +510,7 @@ class BatchTransaction:
 
 
 def _positions(entry: Entry) -> dict[TopicPartition, Position]:
-    """The new position of the group; a listener recognises it by its metadata."""
+    """Return the group's new positions, with the metadata by which a listener recognises them."""
     metadata = CommitMetadata.for_batch(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     )

@@ -1,4 +1,4 @@
-"""From rows to Kafka records: the columns are those of Spark's own Kafka sink. No I/O."""
+"""Makes Kafka records from rows, whose columns are those of Spark's Kafka sink. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITION: Final = "partition"
 
 
 class Record(NamedTuple):
-    """One record for a producer; with `partition` -1 the producer chooses one by the key."""
+    """One record for a producer, which chooses a partition by the key if `partition` is -1."""
 
     topic: str
     value: bytes | str | None
@@ -28,15 +28,15 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """The columns of a DataFrame that its records are made of: `value`, and others of `_KINDS`."""
+    """The columns that make the records: `value`, and optionally others of `_KINDS`."""
 
     names: tuple[str, ...]
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, *, one_topic: bool) -> RecordColumns:
-        """Choose the columns by name; all others are ignored.
+        """Choose the columns by name, and ignore all others.
 
-        `one_topic`: all rows go to the sink's only topic, so a column `topic` is ignored too.
+        With `one_topic`, all rows go to the sink's only topic, so a column `topic` is ignored too.
         Raises SettingsError for a missing column, a wrong type, and names that differ only by case.
         """
         kinds = {field.name: field.type for field in schema if field.name in _KINDS}
@@ -64,14 +64,14 @@ class RecordColumns:
         return cls(names=tuple(kinds))
 
     def pairs(self, rows: pa.RecordBatch) -> tuple[list[Any], list[Any]] | None:
-        """The values and the keys, if each row is a record by these alone; otherwise None."""
+        """Return the values and the keys if records need no other columns; otherwise None."""
         if not {"value", "key"}.issuperset(self.names):
             return None
         cells = {name: rows.column(name).to_pylist() for name in self.names}
         return cells["value"], cells.get("key", [None] * rows.num_rows)
 
     def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
-        """Yield, in order, each row as a record, or as text the reason why it cannot be one."""
+        """Yield for each row, in order, its record, or as text the reason why there is none."""
         cells = {name: rows.column(name).to_pylist() for name in self.names}
         only = targets.only
         empty = [None] * rows.num_rows

@@ -1,22 +1,21 @@
-"""One batch without transactions: the order of its steps, and what speaks to Kafka for them.
+"""Writes one batch without transactions: the order of the steps, and their client.
 
-`write_unfenced` has the order and all decisions, and asks an `UnfencedClient` for everything else:
+`write_unfenced` has the order and all decisions, and calls an `UnfencedClient` for everything else,
 so the models (`tests/model_checking/unfenced`) run it without Kafka.
 
-1. The ledger is read, and compared with what the batch was judged by.
-2. If the batch before it is finished, its targets are checked: as many offsets as were written
-   means that nothing else was. Otherwise they are read, and unexpected records are named.
-3. The targets' ends are made durable in the ledger: the batch is begun. If a batch was begun and is
-   not finished, its ends stay, since all of its rows are behind them.
-4. A batch that had begun reads its targets from those ends on, and leaves out each existing row, by
-   its identity. A record that is not a row of the batch stops it before anything is sent: if
+1. Read the ledger, and compare it with the heads by which the batch was judged.
+2. If the previous batch is finished, check its targets: if they have as many new offsets as were
+   written, nothing else was. Otherwise read them, and report unexpected records.
+3. Store the ends of the targets in the ledger: the batch is begun. If a batch was begun and is not
+   finished, its ends stay, because all of its rows are after them.
+4. If the batch had begun before, read the targets from those ends, and leave out each existing row,
+   by its identity. A record that is not a row of the batch stops it before anything is sent: if
    identities change, each attempt would write all rows again.
-5. The rows are written, always in the same order, so that what an earlier try has written is the
-   beginning of each partition's rows.
-6. The batch is marked as applied, by a single record, which moves its heads.
+5. Write the rows, always in the same order, so that the rows from an earlier try are the first of
+   each partition.
+6. Mark the batch as applied by a single record, which moves its heads.
 
-Nobody is fenced. Records of a replaced driver are detected by step 2 of the next batch, or by step
-4.
+Nobody is fenced. Step 2 of the next batch, or step 4, detects the records of a replaced driver.
 """
 
 from __future__ import annotations
@@ -63,56 +62,59 @@ from eo_listener.sinks.newest_row import ORIGIN
 
 Logs = Mapping[str, TargetLog]
 
-_EARLIER = "by an earlier attempt of this batch"
+_EARLIER = "after an earlier attempt of this batch"
 
 logger = logging.getLogger("eo_listener")
 
 
 class StoredState(NamedTuple):
-    """The ledger's record of a sink and query; `batch` is the last that was begun, if any."""
+    """The ledger of a sink and query; `batch` is the last batch that was begun, if any."""
 
     heads: Mapping[TopicPartition, Head]
     batch: BatchRecord | None
 
 
 class UnfencedClient(Protocol):
-    """A try to write a batch, with a producer of its own. Its methods raise RetriableSinkError.
+    """One try to write a batch, with its own producer. Its methods raise RetriableSinkError.
 
-    Whatever Kafka answers or does not answer, what was sent may be there, or still come.
+    Whether Kafka answers or not, records that were sent may exist, or may still arrive.
     """
 
     def read_ledger(self, query: str) -> StoredState:
-        """Read it to its high watermark of this moment."""
+        """Read the ledger up to its current high watermark."""
         ...
 
     def read_targets(self) -> Logs:
-        """Ask for each target: its id, and where its logs begin and end."""
+        """Return the id of each target, and where its logs begin and end."""
         ...
 
     def write_begun(self, record: BatchRecord) -> None:
-        """Make it durable. Raises ForeignWriterError where another driver has begun meanwhile."""
+        """Store the record of a begun batch.
+
+        Raises ForeignWriterError if another driver has begun a batch meanwhile.
+        """
         ...
 
     def read_records(self, ranges: Ranges) -> Iterable[TailRecord]:
-        """The records between these offsets, of no transaction or of any."""
+        """Yield the records in `ranges`, uncommitted records of transactions included."""
         ...
 
     def absent(self, existing: Places) -> Places:
-        """Those of them that no row of the batch has; writes nothing."""
+        """Return those of the `existing` rows that the batch does not have; write nothing."""
         ...
 
     def write_rows(self, batch: int, existing: Places) -> int:
-        """Write the rows that are not `existing`, acknowledged; returns how many.
+        """Write the rows that are not `existing`, acknowledged; return how many were written.
 
-        Those that it meets are taken out of `existing`.
+        Rows of the batch are removed from `existing`.
         """
         ...
 
     def write_applied(self, record: BatchRecord) -> None:
-        """Make it durable.
+        """Store the record of an applied batch.
 
-        Raises ForeignWriterError where another driver has begun meanwhile, and OutcomeUnknownError
-        where Kafka does not answer.
+        Raises ForeignWriterError if another driver has begun a batch meanwhile, and
+        OutcomeUnknownError if Kafka does not answer.
         """
         ...
 
@@ -122,7 +124,8 @@ class UnfencedFacts:
     """The facts of a sink and query that the steps need.
 
     `writer` stands for both in records, `identity` are the columns that identify a row, `reads` are
-    all partitions that the query reads. `accept`: duplicate and lost rows are named and no error.
+    all partitions that the query reads. With `accept`, duplicate and lost rows are reported, but
+    are no error.
     """
 
     label: str
@@ -133,10 +136,10 @@ class UnfencedFacts:
 
 
 def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -> Applied:
-    """Write the batch of `entry`, or what is missing of it.
+    """Write the batch of `entry`, or its missing rows.
 
     Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError,
-    UnfinishedBatchError, and SettingsError for too long a tail.
+    UnfinishedBatchError, and SettingsError for a tail that is too long.
     """
     state = client.read_ledger(entry.query)
     refuse_moved(facts.label, entry, state.heads)
@@ -148,7 +151,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
         findings = check_finished(client, before, logs, facts)
         refuse_unexpected(findings, entry, facts, f"after batch {before.batch_id}")
     elif before is not None and not is_finished_by(before, entry, logs, facts):
-        before = replace(before, remaining={}, size=0)  # given up: this one begins behind its rows
+        before = replace(before, remaining={}, size=0)  # given up: this one begins after its rows
     record = begin(entry, before, logs, facts.identity)
     client.write_begun(record)
     tail, size = Tail(rows={}, findings=Findings()), 0
@@ -163,7 +166,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
     written = client.write_rows(record.number, existing)
     refuse_changed(logs, client.read_targets(), facts)
     applied = finish(record, size + written, len(tail.rows) + written)
-    if not applied.remaining:  # else they may be of the rest, which the next batch has
+    if not applied.remaining:  # else the next batch may have these rows
         unknown = not_of_batch(existing, state.heads, facts)
         refuse_unexpected(unknown, entry, facts, _EARLIER)
         tail = replace(tail, findings=tail.findings.merged_with(unknown))
@@ -177,8 +180,10 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
 def not_of_batch(
     existing: Places, heads: Mapping[TopicPartition, Head], facts: UnfencedFacts
 ) -> Findings:
-    """Return the part of a tail that belongs neither to the batch nor to an earlier batch that
-    finished part of it.
+    """Return, as findings, the `existing` rows that do not belong to an earlier batch either.
+
+    If the source's offsets identify rows, those below `heads` belong to an earlier batch that
+    finished a part of this one.
     """
     unknown = Findings()
     for values, (tp, offset) in existing.items():
@@ -190,7 +195,7 @@ def not_of_batch(
 def begin(
     entry: Entry, before: BatchRecord | None, logs: Logs, identity: tuple[str, ...]
 ) -> BatchRecord:
-    """The record of a batch that begins now, or goes on with what `before` had begun."""
+    """Return the record of a batch that begins now, or continues the unfinished batch `before`."""
     moves = {tp: move.range for tp, move in entry.moves.items()}
     record = BatchRecord(
         number=1 if before is None else before.number + 1,
@@ -209,7 +214,7 @@ def begin(
     if before is None or before.is_finished:
         return record
     since = {name: before.since.get(name, ends) for name, ends in record.since.items()}
-    # All that a topic holds which was made since was written since.
+    # If a topic was created since then, all of its records were written since then.
     since = {
         name: ends if _is_same(ends, logs[name]) else TargetEnds(logs[name].id, {})
         for name, ends in since.items()
@@ -226,9 +231,9 @@ def begin(
 
 
 def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
-    """The record of a batch whose rows are all there: `rows` of the `size` offsets behind its ends.
+    """Return the record of a batch whose rows all exist: `rows` of `size` offsets after its ends.
 
-    Without `rows` it does not say how many they are.
+    If `rows` is None, the record does not have their number.
     """
     remaining = {
         tp: _rest(offsets, record.moves.get(tp)) for tp, offsets in record.remaining.items()
@@ -240,11 +245,11 @@ def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchReco
 def check_finished(
     client: UnfencedClient, before: BatchRecord, logs: Logs, facts: UnfencedFacts
 ) -> Findings:
-    """Return records behind the ends that a finished batch has stored which are not its rows.
+    """Return unexpected records after the ends of a finished batch, and those that were lost.
 
-    Every row was acknowledged, so each has an offset there. If there are no more offsets than that,
-    nobody else has written, unless as many were lost. A topic that was recreated since is a
-    different one.
+    Every row was acknowledged, so each has an offset there. If there are no more offsets than rows,
+    nobody else has written, unless as many were lost. A topic that was recreated since is another
+    topic.
     """
     since = {name: ends for name, ends in before.since.items() if _is_same(ends, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)
@@ -255,7 +260,7 @@ def check_finished(
     tail = judge(client, readable_ranges, facts, before.number)
     findings = tail.findings
     lost = (before.size or 0) - size if is_whole else 0
-    if before.rows is not None and is_whole and readable_ranges == ranges:  # none of them has aged
+    if before.rows is not None and is_whole and readable_ranges == ranges:  # Kafka has deleted none
         lost = max(lost, before.rows - len(tail.rows))
     if lost > 0 or gone:
         places = (
@@ -267,7 +272,7 @@ def check_finished(
                 for number, end in stored.ends.items()
             }
         )
-        for number, (tp, offsets) in enumerate(places.items()):  # of each partition nobody knows
+        for number, (tp, offsets) in enumerate(places.items()):  # the count of each is unknown
             count = 0 if number else max(lost, 0) + size_of(gone)
             findings.add(Unexpected.LOST, tp, offsets, count)
     return findings
@@ -276,7 +281,7 @@ def check_finished(
 def read_tail(
     client: UnfencedClient, record: BatchRecord, logs: Logs, facts: UnfencedFacts
 ) -> tuple[Tail, int]:
-    """Return the records of a batch that had begun, and the number of offsets of its tails."""
+    """Return the tail of a batch that had begun, and its number of offsets."""
     ranges, gone = tail_ranges(record.since, logs)
     readable_ranges = _readable(ranges, logs)
     tail = judge(client, readable_ranges, facts, record.number)
@@ -292,7 +297,7 @@ def read_tail(
 def tail_ranges(
     since: Mapping[str, TargetEnds], logs: Logs
 ) -> tuple[dict[TopicPartition, OffsetRange], dict[TopicPartition, OffsetRange]]:
-    """Return the offsets behind these ends, and those below them that the logs no longer reach."""
+    """Return the offsets after these ends, and those below them that the logs no longer reach."""
     ranges, gone = {}, {}
     for name, stored in since.items():
         for number, log in logs[name].ranges.items():
@@ -305,28 +310,28 @@ def tail_ranges(
 
 
 def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: int) -> Tail:
-    """Read these ranges, as far as there is anything in them."""
+    """Read the records in `ranges`, and judge them as the tail of this batch."""
     nonempty = {tp: offsets for tp, offsets in ranges.items() if offsets.start < offsets.until}
     records = client.read_records(nonempty) if nonempty else ()
     return judge_tail(records, writer=facts.writer, batch=batch)
 
 
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
-    """Raise TargetRecordsError for what makes the target wrong; log all other `findings`.
+    """Raise TargetRecordsError for records that make the target wrong; log all other `findings`.
 
-    It is reported immediately: after the batch it may no longer be detectable.
+    They are reported immediately: after the batch they may no longer be detectable.
     """
     wrong = [records for records in findings.records() if records.kind is not Unexpected.FOREIGN]
     for records in findings.records():
         if records not in wrong or facts.accept:
-            logger.warning("%s: %s the target has %s", facts.label, where, describe(records))
+            logger.warning("%s: %s, the target has %s", facts.label, where, describe(records))
     if not wrong or facts.accept:
         return
     raise records_error(wrong, entry, label=facts.label, where=where)
 
 
 def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> None:
-    """Raise TopicRecreatedError where the rows of earlier batches went to an older topic."""
+    """Raise TopicRecreatedError if the rows of earlier batches went to an older topic."""
     both = before.since.keys() & logs.keys()
     for name in sorted(name for name in both if not _is_same(before.since[name], logs[name])):
         if not facts.accept:
@@ -335,10 +340,10 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfen
 
 
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> bool:
-    """Return True if this batch finishes a batch that was begun; False if that is accepted.
+    """Return True if this batch can finish `before`; False if it cannot and facts.accept is set.
 
-    Raises UnfinishedBatchError if it cannot: its existing rows may be taken for rows of this batch,
-    or be left for ever.
+    Otherwise raises UnfinishedBatchError: the existing rows of `before` might be taken for rows of
+    this batch, or be left forever.
     """
     moves = {tp: move.range for tp, move in entry.moves.items()}
     topic_ids = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
@@ -373,13 +378,13 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfence
         f"not finished; batch {entry.batch_id} cannot finish it: {reason}",
         ranges=before.remaining,
         cause="the query was started with another checkpoint, or the sink with other arguments",
-        fix="Start it as before, until that batch is applied; or accept that its existing "
-        f"rows are written again, after them: start once with {ACCEPT}",
+        fix="Start the query as before, until that batch is applied; or accept duplicates of its "
+        f"existing rows, written after them: start once with {ACCEPT}",
     )
 
 
 def refuse_changed(before: Logs, now: Logs, facts: UnfencedFacts) -> None:
-    """Raise RetriableSinkError if a topic was recreated, or got partitions, in the meantime."""
+    """Raise RetriableSinkError if a topic was recreated, or got more partitions, meanwhile."""
     for name, log in before.items():
         after = now.get(name)
         if after is None or after.id != log.id or after.ranges.keys() != log.ranges.keys():
@@ -402,12 +407,12 @@ def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
 
 
 def _alike(stored_id: str | None, current_id: str | None) -> bool:
-    """Return True if both may be ids of one topic; None stands for an id that is not known."""
+    """Return True if both may be ids of one topic; an id that is not known is None."""
     return stored_id is None or current_id is None or stored_id == current_id
 
 
 def _readable(ranges: Ranges, logs: Logs) -> dict[TopicPartition, OffsetRange]:
-    """Return what Kafka has not yet deleted of each range."""
+    """Return the part of each range that Kafka has not yet deleted."""
     readable_ranges = {}
     for tp, (start, until) in ranges.items():
         first = logs[tp.topic].ranges[tp.partition].start
@@ -421,7 +426,7 @@ def _rest(begun: OffsetRange, moved: OffsetRange | None) -> OffsetRange:
 
 @dataclass(kw_only=True)
 class UnfencedBatch:
-    """The `UnfencedClient` of one try. For one thread; used once."""
+    """The `UnfencedClient` of one try. Only one thread may use it, and only once."""
 
     target: BatchTarget
     heads: LedgerTopic
@@ -431,12 +436,12 @@ class UnfencedBatch:
     #: As in `UnfencedFacts`.
     reads: frozenset[TopicPartition]
     accept: bool
-    #: Of the ledger's records.
+    #: The producer of the ledger's records.
     _producer: IdempotentProducer | None = None
     _targets: Targets | None = None
-    #: Of the ledger's topic.
+    #: The partition of the ledger's topic.
     _partition: int = -1
-    #: How many records of the ledger.
+    #: The number of records sent to the ledger.
     _sent: int = 0
 
     def write(self) -> Applied:
@@ -462,7 +467,7 @@ class UnfencedBatch:
     # The calls of `write_unfenced`, in this order.
 
     def read_ledger(self, query: str) -> StoredState:
-        """Read it, as far as no transaction of an earlier driver is in the way."""
+        """Read the ledger, after waiting for open transactions of an earlier driver."""
         heads = self.heads.heads(query, self.target.explain, fenced=True)
         self._open_producer().connect(self.heads.name)
         records = self.heads.records
@@ -471,7 +476,7 @@ class UnfencedBatch:
         return StoredState(heads, records.batch(self.target.sink, query))
 
     def read_targets(self) -> Mapping[str, TargetLog]:
-        """Read each topic. Raises SettingsError if one is missing or compacted."""
+        """Read the logs of each topic. Raises SettingsError if one is missing or compacted."""
         topics = self.logs.topics(self.target.topics)
         missing = sorted(set(self.target.topics) - topics.keys())
         if missing and self._targets is not None:
@@ -491,10 +496,10 @@ class UnfencedBatch:
         return topics
 
     def write_begun(self, record: BatchRecord) -> None:
-        """Write the heads of the batch before it, and that it is begun; delete older runs'."""
+        """Write the heads of the previous batch, and this record; delete records of older runs."""
         sink, query = self.target.sink, self.entry.query
         key = BatchKey(sink, query, record.run_id)
-        self._refuse_foreign_records()  # before heads are written, which would be older ones
+        self._refuse_foreign_records()  # first: another driver's heads would be newer
         for head_record in self._heads_to_write(query):
             self._to_ledger(head_record.key, head_record.value)
         self._to_ledger(key.encode(), record.encode())
@@ -506,14 +511,14 @@ class UnfencedBatch:
         fault_point("sink.begun")
 
     def read_records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterable[TailRecord]:
-        """Read these ranges of the targets."""
+        """Yield the records of the targets in these ranges."""
         with readable():
             for tp, offset, headers in self.logs.records(ranges):
                 yield TailRecord(tp, offset, RowIdentity.from_headers(headers))
         fault_point("sink.tail-read")
 
     def absent(self, existing: Places) -> Places:
-        """Have Spark compute the identities of the batch, and nothing else."""
+        """Return the `existing` rows that the batch lacks; Spark computes its identities only."""
         return self.rows.absent(existing)
 
     def write_rows(self, batch: int, existing: Places) -> int:
@@ -524,7 +529,7 @@ class UnfencedBatch:
         return written
 
     def write_applied(self, record: BatchRecord) -> None:
-        """Write that the batch is applied, unless another driver has begun one."""
+        """Write that the batch is applied, unless another driver has begun a batch."""
         explain = self.target.explain
         foreign = self._foreign_records()
         if foreign:
@@ -576,9 +581,7 @@ class UnfencedBatch:
             raise foreign_writer(self.target.explain.label, self.entry, foreign, self.entry.moves)
 
     def _foreign_records(self) -> str | None:
-        """Say how many records another driver has appended to the ledger since it was read, if
-        any.
-        """
+        """Return a text if another driver has appended records to the ledger since it was read."""
         appended = self.heads.count_written(self.entry.query, self._partition)
         if appended == self._sent:
             return None
