@@ -121,7 +121,7 @@ def pong(number: int) -> bytes:
 
 
 def ask(number: int, question: str, *, run_id: str, call: str, argument: str) -> bytes:
-    """Return a question: about a run, or (if it is "call") a call of the shim's `ShimCalls`."""
+    """Return a question about a run or, if it is "call", a call of the shim's `ShimCalls`."""
     return _line(ask=number, what=question, run=run_id, call=call, argument=argument)
 
 

@@ -68,7 +68,7 @@ def position(text: str) -> LivePosition | None:
 
 
 def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
-    """Make a position of Spark's own JSON of the offsets, by source index. Raises JvmError."""
+    """Make a position from Spark's own JSON of the offsets, by source index. Raises JvmError."""
     try:
         committed = {index: _offsets(text) for index, text in texts.items()}
     except (ValueError, TypeError, AttributeError) as error:

@@ -193,7 +193,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
 
 def _places() -> Iterator[Path]:
-    """Yield Spark's own jars first, since that client is known to reach the cluster."""
+    """Yield the folders to search: Spark's first, whose client is known to reach the cluster."""
     for home in spark_homes():
         yield home / "jars"
     if os.environ.get("KAFKA_HOME"):

@@ -51,7 +51,8 @@ class Location:
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
         if not url.strip() or "\0" in url:
             raise SettingsError(
-                f"the checkpoint must be a folder or a URL, got {url!r}", fix="Give its location"
+                f"the checkpoint must be a folder or a URL, got {url!r}",
+                fix="Name the checkpoint's folder or URL",
             )
         self._shown = shown(url)
         self._options = dict(options)

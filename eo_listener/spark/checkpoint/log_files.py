@@ -254,7 +254,7 @@ class BatchOffsets:
 
 
 def plan_id(text: str) -> str:
-    """Return the digest of `offsets/<batch>`, which distinguishes a plan of a batch from another.
+    """Return the digest of `offsets/<batch>`, which tells one plan of a batch from another.
 
     Spark writes the file once, when it plans the batch, with the time of planning in milliseconds.
     Nothing else in the second line of the file counts. Raises Unreadable.

@@ -84,7 +84,7 @@ def log_stores(session: SparkSession) -> dict[str, str]:
 
 
 def current_database(session: SparkSession) -> str:
-    """Return the database of a table that is named without one. Raises JvmError."""
+    """Return the session's database for tables that are named without one. Raises JvmError."""
     with asking("name its current database"):
         return session.catalog.currentDatabase()
 

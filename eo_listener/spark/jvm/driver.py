@@ -114,7 +114,7 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 
 
 def drain(session: SparkSession, timeout: float) -> bool:
-    """Wait until Spark has delivered all events sent before; return True if it has.
+    """Wait until Spark has delivered all events sent so far; return True if it has.
 
     Waits at most `timeout` seconds and a little. Also returns False if the JVM has gone, or no
     longer answers; never raises for that.
@@ -168,7 +168,7 @@ class Driver:
         return self._java_listener
 
     def drain(self, timeout: float) -> bool:
-        """Wait as the function `drain` does, and return its result; True without a listener."""
+        """Call the function `drain`, and return its result, or True if there is no listener."""
         return self._session is None or drain(self._session, timeout)
 
 
@@ -242,7 +242,7 @@ def _on_disk(query: RunningQuery) -> LivePosition:
 def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each stream with its offset in an entry of the offset log.
 
-    The entry has them by place among all leaves, or (Spark 4.2, opt-in) by name.
+    The entry lists offsets by place among all leaves, or (Spark 4.2, opt-in) by name.
     """
     named = call(entry, "offsetsMap")
     if named is None:

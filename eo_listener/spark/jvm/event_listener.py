@@ -71,7 +71,7 @@ class Receiver(Protocol):
     """Receives the events, on a thread of Spark: every method must return immediately."""
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """Handle a new run, on the query's own thread: its sources do not exist; do no I/O."""
+        """Handle a new run, on the query's own thread: its sources do not exist yet; do no I/O."""
 
     def progressed(self, text: str) -> None:
         """Handle the end of a batch; `text` is the JSON of its StreamingQueryProgress."""
@@ -95,7 +95,7 @@ def wrap(
     must do no I/O.
 
     The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
-    first session of the process counts. Raises JvmError if there is no session in this process.
+    first session of the process is used. Raises JvmError if there is no session in this process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them

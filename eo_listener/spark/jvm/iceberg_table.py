@@ -100,7 +100,7 @@ class IcebergTable:
 
     @classmethod
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
-        """Load the table `name`, quoted as in Spark SQL; None if `catalog` is not a catalog.
+        """Load the table `name`, quoted as in Spark SQL; return None if `catalog` is no catalog.
 
         Bypasses the session's cache, which keeps a table that was dropped or recreated. It also
         leaves the table out of the cache: otherwise the session would keep reading this state after
@@ -303,7 +303,7 @@ class IcebergTable:
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
         """Return True if the changes of a snapshot can be repeated after the snapshots `moves`.
 
-        `moves` must have changed no row. True means that they removed no file that is needed.
+        `moves` must have changed no row. Returns False if they removed a file that is needed.
         """
         with java_errors():
             util, moved = class_of(self._jvm, _FILE_UTIL), tuple(moves)

@@ -200,7 +200,7 @@ class LivePlans:
         return sources, frozenset(read)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
-        """Return the offsets at which Spark itself starts a source that no batch has read yet."""
+        """Return the offsets at which a source began, from Spark itself or from the checkpoint."""
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
         except FAILURES:  # a V1 source has no such method, and another thread no active session
@@ -226,7 +226,7 @@ def _recorded_starts(run: _Run) -> int:
     """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
     If the file is missing, Spark must not be asked: it would take the current offsets, and write
-    them to it. Other sources keep their own data there.
+    them down. Other sources keep their own data there.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -254,7 +254,7 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
     raise JvmError(
         "the batch belongs to no running query",
         cause="the function was called outside foreachBatch, or its query was stopped",
-        fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
+        fix="Pass the function to DataStreamWriter.foreachBatch, and call it nowhere else",
     )
 
 
@@ -289,7 +289,7 @@ def _run_facts(query: RunningQuery) -> _Run:
 
 
 def _is_stateful(plan: Any) -> bool:
-    """Return True if a physical plan has an operator with state, which has `stateInfo`."""
+    """Return True if a physical plan has an operator with state: each has `stateInfo`."""
     if call(plan, "stateInfo") is not None:
         return True
     inner = call(plan, "inputPlan")  # of an adaptive plan, which shows no children
@@ -303,7 +303,7 @@ def _check_batch(query: RunningQuery, batch_id: int) -> None:
         raise JvmError(
             f"query {query.query_id} is running batch {runs}, not batch {batch_id}",
             cause="the function was called for a batch that has ended",
-            fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
+            fix="Pass the function to DataStreamWriter.foreachBatch, and call it nowhere else",
         )
 
 

@@ -51,7 +51,7 @@ class Secrets:
     @classmethod
     def configured(cls) -> Secrets:
         """Return the secrets of Java's session on this thread, and of its application."""
-        context = SparkContext._active_spark_context  # noqa: SLF001  # pyspark has no other way that creates none
+        context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
         if context is None:
             return cls()
         jvm: Any = context._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM

@@ -83,7 +83,7 @@ def has_class(name: str) -> bool:
 
 
 def qualified(path: str) -> str | None:
-    """Return the path with the scheme that Spark gives it; None if there is no classic session.
+    """Return `path` with the scheme that Spark gives it; None if there is no classic session.
 
     A relative path is below the working folder of a local file system, or the user's folder of any
     other. Raises JvmError, also for a default file system that does not load.

@@ -151,7 +151,9 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
             raise SettingsError(
                 f"{item.rpartition('/')[2]} is for {made_for}, but this is Spark {spark.version} "
                 f"with Scala {spark.scala}",
-                cause=f"it is in {spark.home}/jars" if item in own else f"{JARS} or {PACKAGES}",
+                cause=f"it is in {spark.home}/jars"
+                if item in own
+                else f"it is in {JARS} or {PACKAGES}",
                 fix=f"Remove it: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
             )
     if not runtimes:

@@ -49,7 +49,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Return the versions of Spark that have a release, as a text."""
+    """Return the versions of Spark that have a release, as text."""
     *earlier, last = _RELEASES
     return f"{', '.join(earlier)} and {last}"
 

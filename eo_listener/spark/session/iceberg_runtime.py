@@ -37,7 +37,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Return the versions of Spark that have a runtime, as a text."""
+    """Return the versions of Spark that have a runtime, as text."""
     *earlier, last = _SCALAS
     return f"{', '.join(earlier)} and {last}"
 

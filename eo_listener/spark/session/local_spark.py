@@ -1,4 +1,4 @@
-"""A Spark with which a command reads tables, in its own process and without a cluster."""
+"""A Spark with which a command reads tables, in this process and without a cluster."""
 
 from __future__ import annotations
 
