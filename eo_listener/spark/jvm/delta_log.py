@@ -48,7 +48,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or else another one; None if there is none."""
+    """Return this thread's classic session, or another one; None if no session is classic."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
@@ -131,7 +131,7 @@ def location_of(session: SparkSession, name: str) -> str | None:
 
 
 def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
-    """Return the Delta table at `location`, as its files are now, or None if there is none.
+    """Return the Delta table at `location`, as its files are now, or None if no table is there.
 
     Raises JvmError.
     """

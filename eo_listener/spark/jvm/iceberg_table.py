@@ -41,7 +41,8 @@ class MainMovedError(Exception):
 def session(catalog: str, default: Any = None) -> Any:
     """Return a session that has the catalog: this thread's session, `default`, or another one.
 
-    If no session has it, the function returns the first of them. Raises JvmError if there is none.
+    If no session has it, the function returns the first of them. Raises JvmError if no session
+    exists.
     """
     sessions = candidate_sessions(default)
     with asking("find a session"):

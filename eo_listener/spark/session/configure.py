@@ -131,7 +131,7 @@ def _add_delta(settings: Settings, spark: Installation) -> None:
 
 
 def _delta_of(spark: Installation) -> str:
-    """Return the release's coordinates for this Spark. Raises SettingsError if there is none."""
+    """Return the coordinates of the release for this Spark. Raises SettingsError if none fits."""
     coordinates = delta_lake.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
@@ -162,7 +162,7 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
 
 
 def _iceberg_of(spark: Installation) -> str:
-    """Return the runtime's coordinates for this Spark. Raises SettingsError if there is none."""
+    """Return the coordinates of the runtime for this Spark. Raises SettingsError if none fits."""
     coordinates = iceberg_runtime.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(

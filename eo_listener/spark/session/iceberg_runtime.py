@@ -15,7 +15,7 @@ _MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
 
 
 def coordinates(spark: str, scala: str) -> str | None:
-    """Return the Maven coordinates of the runtime for `spark`, or None if there is none.
+    """Return the Maven coordinates of the runtime for `spark`, or None if no runtime fits.
 
     `spark` is a version such as `4.0.0`, `scala` one such as `2.13`.
     """

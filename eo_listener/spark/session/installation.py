@@ -50,7 +50,7 @@ class Installation:
     def find(cls) -> Installation:
         """Return `$SPARK_HOME`, or the Spark inside pyspark.
 
-        Raises SettingsError if there is none, or if it is older than 3.5.
+        Raises SettingsError if no Spark is found, or if it is older than 3.5.
         """
         homes = spark_homes()
         if not homes:
