@@ -1,21 +1,22 @@
-"""The committer as a process of its own, for a driver that runs no Python of ours.
+"""The committer as a process of its own, for a driver that runs no Python code of eo_listener.
 
 The shim starts it as `python -m eo_listener.bridge` and sends it the events of Spark's listeners.
-`messages` has the lines of the pipe, which DESIGN.md describes; jvm-shim/README.md has the other
-side.
+`messages` has the lines of the pipe, which DESIGN.md describes; jvm-shim/README.md describes the
+Java side.
 
-- `SettledRunReporter` asks the committer, not Kafka, when a run is settled: it compares what waits
-  in the groups of the ended run, partition by partition. Waiting for "all is confirmed" would retry
-  every group of the driver immediately, again and again, and never end if one is refused.
-- `forget` is sent only when the last offsets of an ended run are confirmed, or refused by Kafka or
-  by us. That may last forever; the next start of the query catches up.
+- `SettledRunReporter` asks the committer, not Kafka, if a run is settled: it compares the waiting
+  offsets in the groups of the ended run, partition by partition. Waiting until all offsets are
+  confirmed would retry every group of the driver immediately, again and again, and never end if
+  Kafka refuses one.
+- The bridge sends `forget` only when the last offsets of an ended run are confirmed, or refused by
+  Kafka or by eo_listener. A refusal may last forever; the next start of the query catches up.
 - A time limit that needs no running Python ends the process:
   `faulthandler.dump_traceback_later(exit=True)`.
-- A stopped bridge and a killed driver: `PR_SET_PDEATHSIG` with SIGCONT, not SIGKILL. The bridge
-  goes on, sees the end of its pipe, commits and ends. That the signal belongs to the death of a
-  thread does no harm then.
-- SIGTERM is ignored: YARN and terminals send it to all processes of a container at once, and the
-  bridge still has the last offsets to commit.
+- If the driver is killed while the bridge is stopped, `PR_SET_PDEATHSIG` sends it SIGCONT, not
+  SIGKILL: the bridge goes on, sees the end of its pipe, commits and ends. Linux sends the signal
+  when a thread of the driver dies; with SIGCONT that does no harm.
+- The bridge ignores SIGTERM: YARN and terminals send it to all processes of a container at once,
+  and the bridge still has the last offsets to commit.
 - The shim sets `PYTHONSAFEPATH`: otherwise `python -m` would import from the driver's folder, which
   may have a `logging.py`.
 """

@@ -1,4 +1,4 @@
-"""`python -m eo_listener.bridge`: started by the shim, never by hand."""
+"""`python -m eo_listener.bridge`, which the shim starts; never start it by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eo_listener.bridge.service import BridgeService
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.model.fault_points import fault_point
 
-BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other one after it
+BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other bridge after it
 _GRACE: Final = 3.0
 
 logger = logging.getLogger("eo_listener")
@@ -39,7 +39,7 @@ def main() -> int:
         process.die_after(seconds + _GRACE)
         service.close(seconds)
     except SettingsError as error:
-        logger.error("%s", error)  # noqa: TRY400  # a mistake of the user's
+        logger.error("%s", error)  # noqa: TRY400  # a user's mistake
         return BAD_SETTINGS
     except EoListenerError as error:
         logger.error("%s", error)  # noqa: TRY400  # one line says it all
@@ -50,4 +50,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # threads that wait for Kafka or for a line must not hold it up
+    os._exit(code)  # threads that wait for Kafka or for a line must not delay the exit

@@ -1,4 +1,4 @@
-"""The bridge's client of the JVM: lines out, and questions whose answers come back as lines."""
+"""The bridge's client of the JVM: writes lines, and asks questions, whose answers are lines too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.spark import shim
 
 
 class JvmClient:
-    """Writes whole lines, from any thread, and knows which questions are open."""
+    """Writes whole lines, from any thread, and gives each answer to the thread that asked."""
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
@@ -26,7 +26,7 @@ class JvmClient:
         self._closed = False
 
     def send(self, line: bytes) -> None:
-        """Write a line. Raises JvmError if the other side no longer reads."""
+        """Write a line. Raises JvmError if the JVM no longer reads."""
         try:
             with self._write_lock:
                 self._output.write(line)
@@ -37,7 +37,7 @@ class JvmClient:
     def ask(
         self, question: str, *, run_id: str = "", call: str = "", argument: str = "", timeout: float
     ) -> str:
-        """Ask, and wait for the answer for `timeout` seconds at most. Raises JvmError."""
+        """Ask `question`, and return the answer within `timeout` seconds. Raises JvmError."""
         number = next(self._numbers)
         waiting = self._open[number] = Future[Answer]()
         try:
@@ -61,13 +61,13 @@ class JvmClient:
         return answer.text
 
     def answered(self, answer: Answer) -> None:
-        """Hand an answer to who asked; one that comes too late is dropped."""
+        """Give an answer to the thread that asked; drop an answer that comes too late."""
         waiting = self._open.get(answer.number)
         if waiting is not None and waiting.set_running_or_notify_cancel():
             waiting.set_result(answer)
 
     def close(self) -> None:
-        """Say to all who wait that there will be no answer."""
+        """Make all waiting and later calls of `ask` raise JvmError."""
         self._closed = True
         for waiting in tuple(self._open.values()):
             waiting.cancel()
@@ -84,7 +84,8 @@ _SHIM_TIMEOUT: Final = 60.0  # the calls have time limits of their own, below th
 class BridgeQueries:
     """The `QueryReader` of the bridge: the shim answers for the queries of its driver.
 
-    A query is held there from its start until `forget`, so it answers also when it has ended.
+    The shim holds a query from its start until `forget`, so it also answers after the query has
+    ended.
     """
 
     def __init__(self, jvm: JvmClient, forget: Callable[[str], None]) -> None:
@@ -92,12 +93,12 @@ class BridgeQueries:
         self._forget = forget
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
-        """Reader options of the Kafka sources by index. Raises JvmError."""
+        """Return the reader options of the Kafka sources, by index. Raises JvmError."""
         text = self._jvm.ask("sources", run_id=run_id, timeout=_QUERY_TIMEOUT)
         return {source.index: source.options for source in shim.sources(text) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
-        """How the query makes its progress durable. Raises JvmError."""
+        """Return how the query makes its progress durable. Raises JvmError."""
         name = self._jvm.ask("mode", run_id=run_id, timeout=_QUERY_TIMEOUT)
         try:
             return QueryMode[name]
@@ -109,28 +110,30 @@ class BridgeQueries:
             ) from None
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:  # noqa: ARG002  # the protocol's
-        """Return the durable position; None while the query restores its checkpoint. Raises
-        JvmError.
+        """Return the durable position, or None while the query restores its checkpoint.
+
+        Raises JvmError.
         """
         return shim.position(self._jvm.ask("position", run_id=run_id, timeout=_QUERY_TIMEOUT))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Return True if the run has ended, reported or not. Raises JvmError."""
+        """Return True if the run has ended, even if no event has reported it. Raises JvmError."""
         return self._jvm.ask("ended", run_id=run_id, timeout=_QUERY_TIMEOUT) == "true"
 
     def forget(self, run_id: str) -> None:
-        """Release a query, when all of it is committed."""
+        """Have a run released once all its offsets are committed or refused."""
         self._forget(run_id)
 
 
 class BridgeShimClient:
-    """The `ShimClient` of the bridge: the shim does it in the driver's JVM."""
+    """The `ShimClient` of the bridge: the shim runs the calls in the driver's JVM."""
 
     def __init__(self, jvm: JvmClient) -> None:
         self._jvm = jvm
 
     def call(self, name: str, argument: str) -> str:
-        """Call the shim's function `name` with `argument`, and return its answer within a minute;
-        both are JSON texts. Raises JvmError.
+        """Call the shim's function `name` with `argument`, and return its answer within a minute.
+
+        `argument` and the answer are JSON texts. Raises JvmError.
         """
         return self._jvm.ask("call", call=name, argument=argument, timeout=_SHIM_TIMEOUT)

@@ -1,6 +1,6 @@
-"""The lines between the JVM and the bridge, format 1: each one JSON object, in UTF-8.
+"""The lines between the JVM and the bridge, format 1: each is one JSON object, in UTF-8.
 
-The Java side of it is `Message`. They may hold the users' secrets.
+Their Java side is the class `Message`. The lines may hold the users' secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ class Hello:
 
     @classmethod
     def parse(cls, line: bytes) -> Hello:
-        """Raises SettingsError for a jar of another format, FormatError for anything else."""
+        """Read the JVM's first line.
+
+        Raises SettingsError if the shim has another format, FormatError if the line has any other
+        fault.
+        """
         message = _object(line)
         if message.get("v") != FORMAT:
             raise SettingsError(
@@ -53,7 +57,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The JVM wants a sign of life."""
+    """The JVM asks if the bridge is alive."""
 
     number: int
 
@@ -69,7 +73,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The application ends, and waits that many seconds."""
+    """The application ends, and waits `seconds` for the bridge."""
 
     seconds: float
 
@@ -78,7 +82,10 @@ FromJvm = Started | Progressed | Idle | Ended | Ping | Answer | End
 
 
 def parse(line: bytes) -> FromJvm | None:
-    """Read a line of the JVM after its first; None for a kind that is not known. FormatError."""
+    """Read a line that follows the JVM's first; return None for an unknown kind of message.
+
+    Raises FormatError.
+    """
     message = _object(line)
     try:
         match message:
@@ -109,17 +116,17 @@ def greeting(*, package: str, flush: float, timeout: float) -> bytes:
 
 
 def pong(number: int) -> bytes:
-    """Return a sign of life, the answer to a ping."""
+    """Return the answer to the ping `number`."""
     return _line(pong=number)
 
 
 def ask(number: int, question: str, *, run_id: str, call: str, argument: str) -> bytes:
-    """Return a question: about a run, or ("call") a call of the shim's `ShimCalls`."""
+    """Return a question about a run or, if it is "call", a call of the shim's `ShimCalls`."""
     return _line(ask=number, what=question, run=run_id, call=call, argument=argument)
 
 
 def forget(run_id: str) -> bytes:
-    """Say that all of a run is committed: nobody will ask about it, or need its events."""
+    """Return the message that a run is settled: nobody will ask about it, or need its events."""
     return _line(forget=run_id)
 
 
@@ -138,7 +145,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _unreadable() -> FormatError:
-    """The error for a line that is not of the format; it may hold secrets, so is not shown."""
+    """Return the error for a line in another format, without the line: it may hold secrets."""
     return FormatError(
         "a line from Spark's JVM cannot be read",
         cause="the jar given to Spark is a different version from this package",

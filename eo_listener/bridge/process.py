@@ -1,4 +1,4 @@
-"""Makes a process the bridge: its pipes, its log, and its end in every case."""
+"""Sets up the process of the bridge: its pipes, its log, and its end in every case."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LOGGER_NAME: Final = "eo_listener"
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Take standard input and output for the protocol alone.
+    """Reserve standard input and output for the protocol, and return them.
 
-    Whoever prints, in Python or below it, writes to standard error from then on.
+    From then on, whatever Python or a C library prints goes to standard error.
     """
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -28,10 +28,10 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def ignore_signals() -> None:
-    """Leave the end to the driver, which shows in the pipe.
+    """Ignore signals to end: the bridge ends when its pipe shows that the driver ends.
 
-    A Ctrl-C, a closed terminal and a cluster manager reach all processes of a driver at once,
-    this one too, which then has the last offsets still to commit.
+    A Ctrl-C, a closed terminal and a cluster manager signal all processes of a driver at once,
+    also the bridge, which then still has the last offsets to commit.
     """
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -40,21 +40,22 @@ def ignore_signals() -> None:
 
 
 def continue_when_driver_dies() -> None:
-    """Have Linux continue this process when its driver dies: a stopped one would stay forever.
+    """Have Linux continue this process when its driver dies: if stopped, it would stay forever.
 
-    The signal comes also when only the driver's thread that started us ends; it does no harm.
+    Linux also sends the signal when only the driver's thread that started the bridge ends; this
+    does no harm.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
 
 
 def die_after(seconds: float) -> None:
-    """End this process then, whatever it is doing: by a thread that needs no Python."""
+    """End this process after `seconds`, whatever it is doing, by a thread that needs no Python."""
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def log_to_driver(*, debug: bool = False) -> None:
-    """Log to standard error in the form that the shim reads: `LEVEL text`, each line by itself."""
+    """Log to standard error in the form that the shim reads: every line is `LEVEL text`."""
     logging.raiseExceptions = False  # nobody would see a complaint about a driver that is gone
     handler = logging.StreamHandler()
     handler.setFormatter(_EachLine("%(message)s"))

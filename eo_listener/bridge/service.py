@@ -1,4 +1,4 @@
-"""Handles the lines of the JVM in the bridge."""
+"""Handles the lines that the JVM sends to the bridge."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from eo_listener.listener.settings import Settings
 from eo_listener.model.fault_points import fault_point
 from eo_listener.version import __version__
 
-SHORTEST: Final = 0.2  # seconds between two checks of what waits
+SHORTEST: Final = 0.2  # seconds between two checks of the waiting offsets
 LONGEST: Final = 5.0
 
 
 class SettledRunReporter:
-    """Reports each ended run once what it has reached is committed, or refused.
+    """Reports each ended run as soon as all its offsets are committed or refused.
 
-    By Kafka or by ourselves: that may last forever. A bridge that dies before a run is settled
-    leaves its successor all it needs to commit it. An observer, for the groups of each run.
+    Kafka or eo_listener may refuse an offset forever. A bridge that dies before a run is settled
+    leaves the next bridge all it needs to commit the run. As an observer, it learns the groups of
+    each run.
 
-    Kafka is not asked here, only what the committer knows: how often it tries is its own affair.
+    It does not ask Kafka, only the committer, which alone decides how often it tries.
     """
 
     def __init__(self, settled: Callable[[str], None]) -> None:
@@ -42,19 +43,19 @@ class SettledRunReporter:
         self._changed = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        """Take in which groups a run feeds; returns at once."""
+        """Note the groups of a run; returns at once."""
         if isinstance(event, RunGroupsChanged) and not event.ended:
             with self._changed:
                 self._groups[event.run_id] = event.groups
 
     def add(self, run_id: str) -> None:
-        """A run has ended, and all it has reached was offered. Returns at once."""
+        """Add an ended run, once the committer has all its offsets. Returns at once."""
         with self._changed:
             self._added.append(run_id)
             self._changed.notify()
 
     def start(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
-        """Begin, on a thread of its own; `waiting` says what waits for Kafka in some groups."""
+        """Start the thread that reports; `waiting` returns the waiting offsets of groups."""
         threading.Thread(
             target=self._work, args=(waiting,), name="eo-listener-settled-runs", daemon=True
         ).start()
@@ -69,10 +70,10 @@ class SettledRunReporter:
             self.report_settled(waiting)
 
     def report_settled(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
-        """Report runs that no longer have anything to commit. For one thread."""
+        """Report the runs that have nothing left to commit. Only one thread may call it."""
         with self._changed:
             added, self._added = self._added, []
-            # One that is added twice still waits for what it waited for.
+            # A run that is added twice still waits for the same offsets.
             added = [run_id for run_id in added if run_id not in self._unsettled]
             new = {run_id: self._groups.pop(run_id, frozenset()) for run_id in added}
         for run_id, groups in new.items():
@@ -80,7 +81,7 @@ class SettledRunReporter:
         still_waiting = waiting(
             {offset[:2] for offsets in self._unsettled.values() for offset in offsets}
         )
-        # An offset that has given way to a greater one is that of a run that is kept itself.
+        # If a greater offset has replaced one, the run with the greater offset is kept too.
         self._unsettled = {
             run_id: offsets & still_waiting for run_id, offsets in self._unsettled.items()
         }
@@ -89,13 +90,13 @@ class SettledRunReporter:
             self._settled(run_id)
 
 
-_RESERVE: Final = 0.5  # seconds of an end that are kept for ending
+_RESERVE: Final = 0.5  # seconds of `End` that are kept for ending
 
 logger = logging.getLogger("eo_listener")
 
 
 class BridgeService:
-    """One driver's events, from its greeting to its end.
+    """Handles one driver's events, from its greeting to its end.
 
     Raises SettingsError for settings that cannot be used.
     """
@@ -115,7 +116,7 @@ class BridgeService:
         jvm.send(messages.greeting(package=__version__, flush=flush, timeout=timeout))
 
     def listen(self) -> float:
-        """Serve until the driver ends or is gone; return the time left, in seconds.
+        """Serve until the driver ends or is gone; return the seconds left to commit.
 
         Raises FormatError for a line that cannot be read.
         """
@@ -126,11 +127,11 @@ class BridgeService:
         return over
 
     def close(self, seconds: float) -> None:
-        """Commit the remaining offsets within that many seconds, and name those that are lost."""
+        """Commit the remaining offsets within `seconds`, and name the offsets that are lost."""
         self._service.close(time.monotonic() + seconds)
 
     def _read(self) -> None:
-        """Take lines until there are no more; at an end too, since answers still come."""
+        """Handle lines until there are no more, also after `End`, since answers still come."""
         try:
             for line in self._lines:
                 self._take(line)
@@ -139,7 +140,7 @@ class BridgeService:
         except EoListenerError as error:
             self._outcome.put(error)
         except Exception:
-            # A fault of ours: better another bridge, which the shim starts, than a deaf one.
+            # A bug of eo_listener: the shim starts another bridge, which is better than a deaf one.
             logger.exception("the bridge could not handle a line of the driver")
             self._outcome.put(EoListenerError("The bridge ends so that another can take over"))
 
@@ -164,7 +165,7 @@ class BridgeService:
                 logger.debug("the shim sent a message that this version does not support")
 
     def _send(self, line: bytes) -> None:
-        """Send a line; a driver that has ended needs none, and its end shows in the lines."""
+        """Send a line; if the driver has ended, only log it: `_read` sees the end too."""
         try:
             self._jvm.send(line)
         except JvmError as error:

@@ -1,1 +1,1 @@
-"""Everything that asks Spark: its JVM, its checkpoints, its session."""
+"""Everything that deals with Spark: its JVM, its checkpoints, its session."""

@@ -29,7 +29,7 @@ def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this")
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
     Raises JavaError if it is missing, if it does not run, or if its feature version is not from
-    `oldest` to `newest`; `user` names who needs that, such as `"Spark 4.0.0"`.
+    `oldest` to `newest`; `user` names the software that needs it, such as `"Spark 4.0.0"`.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

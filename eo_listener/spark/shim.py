@@ -16,7 +16,7 @@ from eo_listener.offsets import Offsets
 
 
 def jar() -> Path:
-    """Return the path of the jar. Raises UnavailableError when there is not exactly one."""
+    """Return the path of the jar. Raises UnavailableError if there is not exactly one."""
     folder = Path(__file__).parents[1] / "jars"
     jars = sorted(folder.glob("eo-listener-shim-*.jar"))
     if len(jars) == 1:
@@ -37,7 +37,7 @@ class SourceOptions:
     """One source of a query.
 
     `index` is its place among the sources of a progress event. `options` are all options of the
-    reader with keys in lower case, none for a source that is not Kafka. They hold passwords, so
+    reader with keys in lower case, empty for a source that is not Kafka. They hold passwords, so
     they are not shown.
     """
 
@@ -68,7 +68,7 @@ def position(text: str) -> LivePosition | None:
 
 
 def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
-    """Read Spark's own JSON of the offsets by source index. Raises JvmError."""
+    """Make a position from Spark's own JSON of the offsets, by source index. Raises JvmError."""
     try:
         committed = {index: _offsets(text) for index, text in texts.items()}
     except (ValueError, TypeError, AttributeError) as error:
@@ -80,7 +80,7 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
 
 
 def outdated(version: object, expected: int) -> JvmError:
-    """Return the error for an answer of the shim in another format than the known one."""
+    """Return the error for an answer of the shim in another format than `expected`."""
     return JvmError(
         f"the shim answers in format {version}, not {expected}",
         cause="the jar given to Spark is a different version from this package",

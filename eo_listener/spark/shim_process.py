@@ -1,4 +1,4 @@
-"""The shim in a Java of its own, for commands that have no Spark: Kafka's Java client behind it.
+"""Runs the shim in a separate Java, with Kafka's Java client, for commands that have no Spark.
 
 Calls and answers are lines, as in the shim's class ShimProcess. They hold secrets, so they use the
 pipes only; other output of Java is not shown.
@@ -32,9 +32,9 @@ _END: Final = 3.0
 
 
 class ShimProcess:
-    """A `ShimClient`, started by the first call. `close` ends it; it ends with its parent too.
+    """A `ShimClient` whose first call starts Java. `close` ends Java, and so does the parent's end.
 
-    `jars` are those of the shim and of Kafka's client.
+    `jars` are the jars of the shim and of Kafka's client.
     """
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
@@ -47,7 +47,10 @@ class ShimProcess:
         self._failure: JvmError | None = None
 
     def call(self, name: str, argument: str) -> str:
-        """Do `name` with `argument`, as JSON texts. Raises JvmError."""
+        """Call the shim's function `name` with `argument`, and return its answer.
+
+        `argument` and the answer are JSON texts. Raises JvmError.
+        """
         with self._lock:
             answer = self._ask(json.dumps({"call": name, "argument": argument}))
         if "failed" in answer:
@@ -94,7 +97,7 @@ class ShimProcess:
         return answer
 
     def _give_up(self, problem: str, *, cause: str) -> JvmError:
-        """End it: what it answers yet would be taken for the answer to the next call."""
+        """End the process: a late answer would be taken for the answer to the next call."""
         process = self._start()
         process.kill()
         process.wait()
@@ -106,7 +109,7 @@ class ShimProcess:
         if self._failure is not None:
             return JvmError(
                 problem,
-                cause=f"it was ended, since at an earlier call {self._failure.problem}",
+                cause=f"eo_listener ended it, because at an earlier call {self._failure.problem}",
                 fix="Run the command again",
             )
         return JvmError(
@@ -138,7 +141,7 @@ class ShimProcess:
 
 
 def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
-    """Write it to a pipe that does not block. Raises TimeoutError if nobody reads it in time."""
+    """Write `line` to a non-blocking pipe. Raises TimeoutError if nobody reads it in time."""
     room = select.poll()
     room.register(pipe, select.POLLOUT)
     remaining = memoryview(line)
@@ -160,11 +163,11 @@ _IVY: Final = ("~/.ivy2.5.2", "~/.ivy2")
 
 
 def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
-    """The jars of kafka-clients and of what it needs, the newest of each.
+    """Return the jars of kafka-clients and of what it needs, the newest of each.
 
-    `named` is a folder that the user has named: then only that one is searched, together with
-    Spark's own jars. Otherwise the folders of Spark and Kafka are. Raises SettingsError for a
-    folder without them, and UnavailableError without them.
+    If the user has `named` a folder, the function searches only that folder and Spark's own jars,
+    otherwise the folders of Spark and Kafka. Raises SettingsError if `named` has no kafka-clients,
+    and UnavailableError if a jar is not found.
     """
     if named is not None and _newest(named, "kafka-clients") is None:
         raise SettingsError(
@@ -190,7 +193,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
 
 def _places() -> Iterator[Path]:
-    """Spark's own jars first, since that client is known to reach the cluster."""
+    """Yield the folders to search: Spark's first, whose client is known to reach the cluster."""
     for home in spark_homes():
         yield home / "jars"
     if os.environ.get("KAFKA_HOME"):

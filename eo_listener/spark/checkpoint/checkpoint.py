@@ -1,4 +1,4 @@
-"""A checkpoint as a whole: its planned and committed batches, and their ends."""
+"""A checkpoint as a whole: its planned and committed batches, and their end offsets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets, check_commit, d
 LIMIT = 16 * 2**20  # bytes; a batch of 100,000 partitions takes about 2 MB
 _SMALL = 64 * 2**10
 _TRIES = 30
-# A batch's file has its bare number. Others are temporaries (`.7.<uuid>.tmp`, `7.tmp`),
-# checksums (`.7.crc`) or compactions (`7.compact`), which Spark does not count either.
+# The name of a batch's file is its number alone. Others are temporary files (`.7.<uuid>.tmp`,
+# `7.tmp`), checksums (`.7.crc`) or compactions (`7.compact`), which Spark does not count either.
 _BATCH = re.compile(r"0|[1-9][0-9]{0,17}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """The batches whose files are there, in order. Old ones are deleted by Spark."""
+    """The batches whose files exist, in order. Spark deletes old files."""
 
     planned: tuple[int, ...]
     committed: tuple[int, ...]
@@ -42,9 +42,9 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """The newest batch that is done and can be read, and what was in the way.
+    """The newest committed batch that can be read, and the files that could not be used.
 
-    `offsets` is None when there is no such batch. `findings` name files that were passed over.
+    `offsets` is None if there is no such batch. `findings` name the files that were skipped.
     """
 
     offsets: BatchOffsets | None
@@ -52,10 +52,10 @@ class Durable:
 
 
 class Checkpoint:
-    """Reads one checkpoint; every call reads it again. Not for two threads at once.
+    """Reads one checkpoint; every call reads it again. Only one thread at a time may use it.
 
-    Every method raises StorageError when the storage cannot be reached, and CheckpointError for
-    a file that is not what it should be.
+    Every method raises StorageError if the storage cannot be reached, and CheckpointError for a
+    file that is missing or invalid.
     """
 
     def __init__(self, location: str | Location, options: Mapping[str, Any] = NONE) -> None:
@@ -63,9 +63,9 @@ class Checkpoint:
         self._lines: int | None = None
 
     def exists(self) -> bool:
-        """Return True if the folder is there and looks like a checkpoint.
+        """Return True if the folder exists and looks like a checkpoint.
 
-        Raises CheckpointError for a folder that holds something else.
+        Raises CheckpointError if the folder holds something else.
         """
         # A query that is being started has nothing here yet but a temporary file.
         names = {name for name in self.location.names() or () if not name.startswith(".")}
@@ -74,38 +74,36 @@ class Checkpoint:
         if "metadata" not in names:
             detail = "this is not a checkpoint"
             if names & {"offsets", "commits", "sources"}:
-                detail = "the remaining bytes have no known meaning"
+                detail = "other parts of a checkpoint exist"
             raise self._error(
                 FileFinding(file="metadata", kind=FileFindingKind.MISSING, detail=detail)
             )
         return True
 
     def query_id(self) -> str:
-        """The id of the query, which stays the same over restarts."""
+        """Return the id of the query, which stays the same over restarts."""
         return self._parse("metadata", _query_id, _SMALL)
 
     def batches(self) -> Batches:
-        """The numbers of all batches that are there."""
+        """Return the numbers of all batches whose files exist."""
         return Batches(planned=self._numbers("offsets"), committed=self._numbers("commits"))
 
     def offsets(self, batch: int) -> BatchOffsets:
-        """The end offsets of one batch, whether it is done or not."""
+        """Return the end offsets of one batch, committed or not."""
         return self._parse(
             f"offsets/{batch}", lambda content: BatchOffsets.parse(batch, _text(content))
         )
 
     def plan_id(self, batch: int) -> str:
-        """The digest that distinguishes the plan of a batch from any other plan of a batch of this
-        number.
-        """
+        """Return the digest of a batch's plan: any other plan of this number has another digest."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
-        """The newest batch that is in `commits/` and whose offsets can be read.
+        """Return the newest batch that is in `commits/` and whose offsets can be read.
 
-        After some tens of batches that cannot be read it reads no further: what is older is of no
-        use. Gaps are normal: old batches are deleted, and asynchronous progress tracking never
-        writes some. So is a last planned batch that is not done.
+        The method stops after some tens of batches that cannot be read: older batches are of no
+        use. Gaps are normal: Spark deletes old batches, and asynchronous progress tracking never
+        writes some. A last planned batch that is not committed is normal too.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -126,7 +124,7 @@ class Checkpoint:
         return Durable(offsets=None, findings=tuple(findings))
 
     def initial(self, source: int | str) -> Offsets | None:
-        """The start of a Kafka source; None if it is not recorded.
+        """Return the offsets at which a Kafka source began, or None if they are not recorded.
 
         `source` counts the distinct sources, as a progress event does; continuous processing
         and sources of other kinds leave no such file.
@@ -139,7 +137,7 @@ class Checkpoint:
             raise
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """The names in one of its folders, but for hidden ones. Raises StorageError."""
+        """Return the names in a checkpoint's folder, except hidden ones. Raises StorageError."""
         names = self.location.names(name) or ()
         return tuple(name for name in names if not name.startswith("."))
 
@@ -148,9 +146,9 @@ class Checkpoint:
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
     def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
-        """Raise for a batch with fewer sources than are known: a file cut between two lines.
+        """Raise CheckpointError if a batch lacks sources: its file was cut between two lines.
 
-        The number of a query's sources never changes, unless sources have names (4.2, version 2).
+        A query's number of sources never changes, unless they have names (Spark 4.2, version 2).
         """
         if any(not source.id.isdigit() for source in offsets.sources):
             return
@@ -168,12 +166,12 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """How many sources a query has, by its folders and by another batch."""
+        """Return how many sources the query has, by its folders and by another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]
         if other_batches:
-            # One that cannot be read says nothing here; it is reported when its turn comes.
+            # If it cannot be read, it is ignored here, and reported when its turn comes.
             with contextlib.suppress(CheckpointError):
                 expected = max(expected, len(self.offsets(other_batches[-1]).sources))
         return expected
@@ -226,7 +224,7 @@ _CHECKSUM_MARK = b"crc\0"
 def matches_checksum(content: bytes, checksum: bytes) -> bool:
     """Return True if `content` matches the checksums, or if their format is not Hadoop's.
 
-    Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the bytes in each chunk as
+    Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the size of a chunk as
     four bytes, then the CRC-32 of each chunk.
     """
     if not checksum.startswith(_CHECKSUM_MARK) or len(checksum) < len(_CHECKSUM_MARK) + 4:

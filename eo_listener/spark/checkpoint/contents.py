@@ -1,4 +1,4 @@
-"""The contents of a whole checkpoint: the position of a query, to be shown."""
+"""The contents of a whole checkpoint, for display: the position of its query."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContents:
-    """One source of the query: its beginning, its end, and the end of the batch in doubt.
+    """One source of the query: its start, its end, and the end of the batch in doubt.
 
-    Each is None if no file has it, and `kafka` is False if it is not a Kafka source; then `text` is
-    its last offset as text.
+    `initial`, `ended` and `planned` are None if no file has them. `kafka` is False if it is not a
+    Kafka source; then `text` is its last offset as text.
     """
 
     id: str
@@ -35,11 +35,11 @@ class SourceContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointContents:
-    """All that is known of a query by its checkpoint.
+    """Everything that a checkpoint shows about its query.
 
     `batch` is the newest committed and readable batch, or the requested one, or None.
-    `in_doubt` is the newest planned batch that is not committed: it is written again at the next
-    start. `findings` name unusable files.
+    `in_doubt` is the newest planned batch that is not committed: the query writes it again at its
+    next start. `findings` name unusable files.
     """
 
     query_id: str | None
@@ -50,12 +50,12 @@ class CheckpointContents:
     findings: tuple[FileFinding, ...]
 
     def done(self, batch: BatchOffsets) -> bool:
-        """Return True if it or a later one is committed: asynchronous progress leaves some out."""
+        """Return True if `batch` or a later one is committed: asynchronous progress skips some."""
         return bool(self.batches.committed) and batch.batch <= self.batches.committed[-1]
 
 
 class _Findings:
-    """Continues if a file is unusable, and keeps its fault, once."""
+    """Keeps the fault of each unusable file, once, so that reading can continue."""
 
     def __init__(self) -> None:
         self.by_file: dict[str, FileFinding] = {}
@@ -74,8 +74,8 @@ class _Findings:
 def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> CheckpointContents:
     """Read a checkpoint, with the offsets of its newest committed batch, or of `batch`.
 
-    An unusable file is a finding. Raises StorageError, CheckpointError for a folder with other
-    contents, and for a `batch` without a usable file.
+    An unusable file is a finding. Raises StorageError, and CheckpointError if `batch` has no usable
+    file.
     """
     findings = _Findings()
     query_id = findings.read(checkpoint.query_id)
@@ -112,7 +112,7 @@ def _sources(
     planned: BatchOffsets | None,
     findings: _Findings,
 ) -> tuple[SourceContents, ...]:
-    """The sources as they stand in `named`, each stream once."""
+    """Return the sources that `named` lists, each stream once."""
     if named is None:
         return ()
     folders = checkpoint.folders("sources")

@@ -1,4 +1,4 @@
-"""Possible faults of a checkpoint's file."""
+"""The possible faults of a checkpoint's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eo_listener.errors import FormatError
 
 
 class FileFindingKind(Enum):
-    """The fault; the value completes a sentence that begins with the file's name."""
+    """The kind of a fault; the value completes a sentence that begins with the file's name."""
 
     MISSING = "is missing"
     EMPTY = "is empty"
@@ -39,8 +39,8 @@ _CAUSES = {
 class FileFinding:
     """One file that cannot be used, and why.
 
-    `file` is its path below the checkpoint, such as `offsets/7`. `detail` adds what was seen;
-    never the content, which may be anything.
+    `file` is its path below the checkpoint, such as `offsets/7`. `detail` describes the fault; it
+    quotes at most a name or a number of the content, which may be anything.
     """
 
     file: str
@@ -49,7 +49,7 @@ class FileFinding:
 
     @property
     def cause(self) -> str:
-        """Its most likely cause."""
+        """The most likely cause of the fault."""
         return _CAUSES[self.kind]
 
     def __str__(self) -> str:
@@ -64,12 +64,12 @@ class CheckpointError(FormatError):
         super().__init__(
             f"checkpoint {where}: {finding}",
             cause=finding.cause,
-            fix="Check the file; it is ignored",
+            fix="Check the file; eo_listener does not use it",
         )
 
 
-class Unreadable(Exception):  # noqa: N818  # no error of eo_listener: a fault in a text
-    """A text is not what it should be; whoever knows its file makes a FileFinding of it."""
+class Unreadable(Exception):  # noqa: N818  # not an EoListenerError: a fault in a text
+    """A text has a fault; the code that knows its file makes a FileFinding of it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)
@@ -77,5 +77,5 @@ class Unreadable(Exception):  # noqa: N818  # no error of eo_listener: a fault i
         self.detail = detail
 
     def in_file(self, file: str) -> FileFinding:
-        """The finding about the file of that name."""
+        """Return the finding about the file of that name."""
         return FileFinding(file=file, kind=self.kind, detail=self.detail)

@@ -12,7 +12,7 @@ import fsspec
 
 from eo_listener.errors import EoListenerError, SettingsError, StorageError
 
-# Hadoop's names, and fsspec's.
+# Hadoop's names of schemes, and fsspec's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 _PACKAGES = {
     "s3": "s3fs",
@@ -30,7 +30,7 @@ _PACKAGES = {
     "dbfs": "requests",
 }
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
-# A password may contain an `@`: it ends at the last one before the path. The text after a `?` is
+# A password may contain an `@`: it ends at the last `@` before the path. The text after a `?` is
 # usually a signature (Azure's SAS, presigned links).
 _SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
@@ -42,22 +42,23 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Location:
-    """A folder on any file system: local, or by a URL as Spark or fsspec writes it.
+    """A folder on any file system: a local path, or a URL as Spark or fsspec writes it.
 
-    `options` go to fsspec's driver. Raises SettingsError for a URL or options that cannot be, and
-    StorageError when the driver is not installed or does not load; does not read the folder yet.
+    `options` go to fsspec's driver. Raises SettingsError for an invalid URL or options, and
+    StorageError if the driver is not installed or does not load; does not read the folder yet.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:
         if not url.strip() or "\0" in url:
             raise SettingsError(
-                f"the checkpoint must be a folder or a URL, got {url!r}", fix="Give its location"
+                f"the checkpoint must be a folder or a URL, got {url!r}",
+                fix="Name the checkpoint's folder or URL",
             )
         self._shown = shown(url)
         self._options = dict(options)
         self._scheme, target = _translate(url)
         try:
-            # An instance of its own: fsspec would share one, and its listing cache, with others.
+            # A separate instance: fsspec would share one, and its listing cache, with other code.
             self._files, self._path = fsspec.core.url_to_fs(
                 target, **{**options, "skip_instance_cache": True}
             )
@@ -71,14 +72,14 @@ class Location:
                 fix=f"Run: pip install {package}" if package else "Install it with pip",
             ) from None
         except OSError as error:
-            # Such as a libhdfs or a JVM that is not found: only its own words say which.
+            # Such as a libhdfs or a JVM that is missing: only the text of the error says which.
             raise StorageError(
                 f"{self} cannot be opened: the driver for {self._scheme}:// did not load",
                 cause=_reason(error, options),
                 fix="Install what it needs (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
             ) from None
         except Exception as error:  # noqa: BLE001  # see the next line
-            # A driver may raise anything for settings it does not like; its text may quote them.
+            # A driver may raise anything for settings that it rejects; its text may quote them.
             raise SettingsError(
                 f"{self} cannot be opened ({type(error).__name__})",
                 cause=f"fsspec does not support {self._scheme}:// or these options",
@@ -90,17 +91,17 @@ class Location:
 
     @property
     def key(self) -> str:
-        """The same text for two spellings of one folder."""
+        """A text that is the same for all spellings of one folder."""
         path = str(Path(self._path).resolve()) if self.local else self._path
         return f"{self._scheme}:{path}"
 
     @property
     def local(self) -> bool:
-        """True if it is a local file system, on which Hadoop keeps checksums."""
+        """True if the folder is on a local file system, on which Hadoop keeps checksums."""
         return self._scheme == "file"
 
     def names(self, folder: str = "") -> frozenset[str] | None:
-        """The names in a folder; None when it does not exist. Raises StorageError."""
+        """Return the names in a folder, or None if it does not exist. Raises StorageError."""
         path = self._below(folder)
         try:
             self._files.invalidate_cache(path)
@@ -117,7 +118,10 @@ class Location:
         )
 
     def read(self, file: str, limit: int) -> bytes | None:
-        """The first `limit` bytes of a file; None when it does not exist. Raises StorageError."""
+        """Return the first `limit` bytes of a file, or None if it does not exist.
+
+        Raises StorageError.
+        """
         try:
             with self._files.open(self._below(file), "rb", **self._unbuffered()) as opened:
                 return bytes(opened.read(limit))
@@ -143,7 +147,7 @@ class Location:
 
 
 def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
-    """The first line of what a driver says, without the secrets of a URL or of its options."""
+    """Return the first line of a driver's error, without the secrets of a URL or its options."""
     lines = str(error).strip().splitlines()
     if not lines:
         return None
@@ -154,7 +158,7 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
 
 
 def shown(text: str) -> str:
-    """A URL, or a text with URLs and settings in it, without their secrets."""
+    """Return a URL, or a text with URLs and settings in it, without their secrets."""
     for secret, public in (
         (_SECRET, "***@"),
         (_ORACLE, r"\1***@"),
@@ -166,12 +170,12 @@ def shown(text: str) -> str:
 
 
 def has_scheme(url: str) -> bool:
-    """Return True if it says itself which file system it is on."""
+    """Return True if `url` names a file system."""
     return _URL.fullmatch(url) is not None
 
 
 def _translate(url: str) -> tuple[str, str]:
-    """The scheme in fsspec's words, and the URL with it."""
+    """Return the scheme as fsspec names it, and the URL with that scheme."""
     match = _URL.fullmatch(url)
     if match is None:
         return "file", url

@@ -1,4 +1,4 @@
-"""The files of a checkpoint, read strictly: what is damaged ends in Unreadable.
+"""Reads the files of a checkpoint strictly: anything damaged raises Unreadable.
 
 Sources: Spark's CommitLog, KafkaSourceInitialOffsetWriter, OffsetSeqLog and OffsetSeqMetadata (3.5
 to 4.2), OffsetMap (4.2, opt-in by `spark.sql.streaming.offsetLog.formatVersion=2`).
@@ -20,7 +20,7 @@ _LONGEST_NUMBER = 20  # a Java long has 19 digits and a sign
 
 
 def decode(text: str) -> Any:
-    """Read one JSON value. Raises Unreadable, also for a name that an object holds twice."""
+    """Read one JSON value. Raises Unreadable, also if an object has a name twice."""
     try:
         return json.loads(
             text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse
@@ -66,10 +66,10 @@ _MAX_OFFSET = 2**63 - 1
 
 
 def parse_offsets(text: str) -> Offsets | None:
-    """Read the offsets of a source; None for a source of another kind. Raises Unreadable.
+    """Read the offsets of a Kafka source; None for a source of another kind. Raises Unreadable.
 
-    Distinguished by shape, since nothing else is recorded: a name that holds numbered things is
-    Kafka's.
+    Only the shape shows the kind, since nothing else is recorded: if a value of the JSON object has
+    numbers as names, the source is Kafka.
     """
     value = decode(text)
     if not isinstance(value, dict) or (value and not any(map(_has_numbers, value.values()))):
@@ -113,7 +113,7 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
 def check_version(line: str, *, newest: int, whole: bool) -> int:
-    """Return the version that a first line names. Raises Unreadable.
+    """Return the version that the first line of a file names. Raises Unreadable.
 
     `whole` is False if no second line follows it: then the file was truncated.
     """
@@ -132,7 +132,7 @@ NEWEST_COMMITS = 3
 
 
 def check_commit(text: str) -> None:
-    """Raise Unreadable unless `text` is the whole of a commit file."""
+    """Raise Unreadable unless `text` is a complete commit file."""
     first, line_feed, rest = text.partition("\n")
     check_version(first, newest=NEWEST_COMMITS, whole=bool(line_feed))
     if not rest:
@@ -145,7 +145,7 @@ _MARK = b"\0"  # so that a Spark before 2.1.0 fails on it (SPARK-19517)
 
 
 def parse_initial_offsets(content: bytes) -> Offsets | None:
-    """Read it; None for a source that is not Kafka. Raises Unreadable."""
+    """Read `sources/<i>/0`; return None for a source that is not Kafka. Raises Unreadable."""
     if not content.startswith(_MARK):
         return None
     try:
@@ -171,10 +171,10 @@ _PLAN_ID = 32  # hexadecimal digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffsets:
-    """One source's line.
+    """The line of one source in `offsets/<batch>`.
 
-    `id` is its number among the lines, or in version 2 the id written there. `text` is its JSON,
-    None while it has no offset yet. `offsets` is None for a source that is not Kafka.
+    `id` is the number of the line, or in version 2 the id in it. `text` is the JSON of the offset,
+    None while there is no offset yet. `offsets` is None for a source that is not Kafka.
     """
 
     id: str
@@ -193,10 +193,10 @@ class SourceOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOffsets:
-    """The end offsets of one batch, of every source of the query.
+    """The end offsets of one batch, for every source of the query.
 
-    The lines follow the sources as the plan names them: a stream used twice may stand there
-    twice, while a progress event names it once. `metadata` is the second line (watermark, time,
+    The sources are in the order of the plan: a stream that is used twice may be listed twice,
+    while a progress event names it once. `metadata` is the second line (watermark, time,
     settings), empty under continuous processing, which writes none.
     """
 
@@ -207,17 +207,17 @@ class BatchOffsets:
 
     @property
     def continuous(self) -> bool:
-        """True if continuous processing wrote it: then the batch is an epoch."""
+        """True if continuous processing wrote the batch, which then is an epoch."""
         return not self.metadata
 
     @property
     def planned_at(self) -> int | None:
-        """The time of planning, in milliseconds since 1970; None if it is not recorded."""
+        """The time of planning, in milliseconds since 1970, or None if it is not recorded."""
         return self._number(_TIMESTAMP)
 
     @property
     def watermark(self) -> int | None:
-        """The watermark under which it was planned, in milliseconds since 1970; None without."""
+        """The watermark of the batch, in milliseconds since 1970, or None if it has none."""
         return self._number(_WATERMARK) or None
 
     def _number(self, name: str) -> int | None:
@@ -225,11 +225,11 @@ class BatchOffsets:
         return int(number) if number is not None else None
 
     def kafka(self) -> Mapping[str, Offsets]:
-        """The offsets of the Kafka sources, by the id of the source."""
+        """Return the offsets of the Kafka sources, by the id of the source."""
         return {source.id: source.offsets for source in self.sources if source.offsets is not None}
 
     def non_kafka(self) -> tuple[str, ...]:
-        """The ids of the sources that are not Kafka and have an offset."""
+        """Return the ids of the sources that are not Kafka and have an offset."""
         return tuple(
             source.id
             for source in self.sources
@@ -239,7 +239,7 @@ class BatchOffsets:
     @classmethod
     def parse(cls, batch: int, text: str) -> BatchOffsets:
         """Read the content of `offsets/<batch>`. Raises Unreadable."""
-        # Spark writes no last line feed, but reads on when an editor has added one.
+        # Spark writes no last line feed, but accepts one that an editor has added.
         first, *rest = text.removesuffix("\n").split("\n")
         version = check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
         metadata, *lines = (line.removesuffix("\r") for line in rest)
@@ -254,11 +254,10 @@ class BatchOffsets:
 
 
 def plan_id(text: str) -> str:
-    """The digest of `offsets/<batch>`, which distinguishes a plan of a batch from another. Raises
-    Unreadable.
+    """Return the digest of `offsets/<batch>`, which tells one plan of a batch from another.
 
-    The file is written once, when the batch is planned, and has the time of that to the
-    millisecond. Nothing else of its second line counts.
+    Spark writes the file once, when it plans the batch, with the time of planning in milliseconds.
+    Nothing else in the second line of the file counts. Raises Unreadable.
     """
     first, *rest = text.removesuffix("\n").split("\n")
     check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
@@ -268,7 +267,7 @@ def plan_id(text: str) -> str:
         raise Unreadable(
             FileFindingKind.GARBLED, "it lacks the time at which the batch was planned"
         )
-    # Version 2 keeps the sources in no order.
+    # Version 2 keeps the sources in no fixed order.
     plan = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
     return hashlib.sha256(plan.encode()).hexdigest()[:_PLAN_ID]
 

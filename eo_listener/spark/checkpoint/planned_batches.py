@@ -1,5 +1,4 @@
-"""Reads the plan of the batch that is being written from a checkpoint, if the query cannot be
-reached.
+"""Reads from a checkpoint the plan of the running batch, if the query cannot be reached.
 
 Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before N is done.
 """
@@ -23,11 +22,11 @@ _NO_LOGS = GroupSnapshot(positions={}, starts={}, ends={}, topic_ids={})
 
 
 class CheckpointPlans:
-    """The `PlanReader` that reads the query's checkpoint, which is named by the user.
+    """The `PlanReader` that reads the query's checkpoint, which the user names.
 
-    `run_id` stands for the run, which a checkpoint does not know, nor the query's name. A query
-    with a folder `state` counts as stateful. `read_logs` reads Kafka's log starts and ends;
-    without it the plan has none.
+    `run_id` stands for the run: a checkpoint knows neither the run nor the query's name. A query
+    whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and ends
+    of Kafka's logs; without it the plan has none.
     """
 
     def __init__(
@@ -41,9 +40,9 @@ class CheckpointPlans:
         self._read_logs = read_logs
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:  # noqa: ARG002  # the protocol's
-        """Read what was planned.
+        """Read the plan of a batch.
 
-        Raises SettingsError for a batch that is not the one being written, StorageError,
+        Raises SettingsError if the batch is not the one being written, StorageError,
         CheckpointError if a file is missing or invalid, and what `read_logs` raises.
         """
         self._check_batch(batch_id)
@@ -79,7 +78,7 @@ class CheckpointPlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the start of the sources. Raises StorageError, CheckpointError."""
+        """Return the offsets at which the sources began. Raises StorageError, CheckpointError."""
         last = self._last(plan.batch_id)
         lines = self._lines(plan.batch_id, {} if last is None else last.kafka())
         return {
@@ -92,14 +91,14 @@ class CheckpointPlans:
     def _lines(
         self, batch_id: int, before: Mapping[str, Offsets]
     ) -> Iterator[tuple[int, SourceOffsets]]:
-        """The lines of a batch, one for each source, with the source's index."""
+        """Return the lines of a batch, one for each source, with the source's index."""
         planned = self._checkpoint.offsets(batch_id)
         return distinct_sources(planned, before, self._checkpoint.folders("sources"))
 
     def _check_batch(self, batch_id: int) -> None:
-        """Refuse a batch that is done, or that another was planned after.
+        """Raise SettingsError if the batch is committed, or if a later batch was planned.
 
-        Its offsets would be taken for those of this DataFrame.
+        The offsets of such a batch would be taken for those of this DataFrame.
         """
         batches = self._checkpoint.batches()
         newest = batches.planned[-1] if batches.planned else batch_id
@@ -115,7 +114,7 @@ class CheckpointPlans:
             )
 
     def _last(self, batch_id: int) -> BatchOffsets | None:
-        """The batch before, which ended where the sources start; None for the first batch."""
+        """Return the previous batch, at whose end the sources start; None for the first batch."""
         return self._checkpoint.offsets(batch_id - 1) if batch_id else None
 
     def _counted(self, batch_id: int, indices: Sequence[int]) -> CountedSources | None:
@@ -140,15 +139,15 @@ class CheckpointPlans:
 def distinct_sources(
     planned: BatchOffsets, before: Mapping[str, Offsets], folders: Collection[str]
 ) -> Iterator[tuple[int, SourceOffsets]]:
-    """The lines of a batch, one for each source, with the source's index.
+    """Yield the lines of a batch, one for each source, with the source's index.
 
-    `before` are the offsets of the batch before, `folders` the names in `sources/`.
+    `before` are the offsets of the previous batch, `folders` the names in `sources/`.
     """
     lines = planned.sources
     if len(folders) < len(lines):
         lines = _distinct(lines, before)
     for place, line in enumerate(lines):
-        # In version 1 an id is a place among all lines, in version 2 the source's own.
+        # In version 1 an id is a place among all lines, in version 2 the source's own id.
         named = planned.version > 1 and line.id.isdigit()
         yield int(line.id) if named else place, line
 
@@ -156,7 +155,7 @@ def distinct_sources(
 def _distinct(
     lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
 ) -> tuple[SourceOffsets, ...]:
-    """Each stream once: one that the plan reads in several places has a line for each."""
+    """Return one line for each stream: the plan has a line for each place that reads it."""
     distinct: dict[object, SourceOffsets] = {}
     for line in lines:
         stream = line.id if line.text is None else (line.text, before.get(line.id))

@@ -1,4 +1,4 @@
-"""Every way in which a call into the JVM fails, as one error."""
+"""Turns every way in which a call into the JVM fails into one error, JvmError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES = (Py4JError, PySparkException, OSError)
 
 @contextmanager
 def asking(task: str) -> Iterator[None]:
-    """Raise JvmError for whatever py4j raises inside; `task` is an infinitive: "read ..."."""
+    """Raise JvmError for what py4j raises in the block; `task` is an infinitive: "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
@@ -40,7 +40,7 @@ def asking(task: str) -> Iterator[None]:
 
 
 def call(target: Any, method: str) -> Any:
-    """The answer of a method without arguments, or None if `target` has no such method."""
+    """Call a method without arguments; return its answer, or None if `target` lacks it."""
     try:
         return getattr(target, method)()
     except (Py4JJavaError, Py4JNetworkError):
@@ -50,7 +50,7 @@ def call(target: Any, method: str) -> Any:
 
 
 def _cause_of(error: Py4JJavaError) -> str:
-    """The class of the Java exception; its message may quote an option, unless it is ours."""
+    """Return the exception's class: a message may quote an option, unless the shim wrote it."""
     try:
         thrown = error.java_exception
         name = str(thrown.getClass().getName())
@@ -59,14 +59,14 @@ def _cause_of(error: Py4JJavaError) -> str:
         return "the JVM ended before eo_listener could read the reason"
 
 
-_DEPTH: Final = 20  # causes of causes; an exception can be among its own
+_DEPTH: Final = 20  # causes of causes; an exception can be among its own causes
 
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
     """A Java exception: its class with all superclasses, and its whole `message`.
 
-    The first line of the message, `text`, may quote names, and no value of a row.
+    `text`, the first line of the message, may quote names, but no value of a row.
     """
 
     classes: tuple[str, ...]
@@ -74,19 +74,19 @@ class Thrown:
 
     @property
     def text(self) -> str:
-        """The first line; the class if it has no text."""
+        """The first line of the message, or the class if the message is empty."""
         lines = self.message.strip().splitlines()
         return lines[0] if lines else self.classes[0]
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
-    """The Java exception behind `error`, then its cause, the cause's cause and so on.
+    """Return the Java exception behind `error`, then its cause, the cause's cause and so on.
 
-    Nothing if there is no Java exception, or if the JVM has gone.
+    The result is empty if there is no Java exception, or if the JVM has gone.
     """
     chain: list[Thrown] = []
     try:
-        # As Py4JJavaError has it, or an exception that pyspark has made of one.
+        # An attribute of Py4JJavaError, or of an exception that pyspark has made of one.
         exception = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         while exception is not None and len(chain) < _DEPTH:
             chain.append(Thrown(_classes(exception), str(exception.getMessage() or "")))

@@ -1,8 +1,8 @@
-"""Delta Lake in a JVM: a table's location, identity and log files.
+"""Delta Lake in Spark's JVM: a table's location, identity and log files.
 
-Only those of Delta's own classes are asked that are the same from 3.3 to 4.1. A commit is read as
-the file that it is, by Hadoop's file systems, as Spark itself does: Delta's snapshot would be
-built again after each commit before it answered.
+The module uses only classes of Delta that are the same from 3.3 to 4.1. It reads a commit from its
+file, through Hadoop's file systems, as Spark itself does: Delta would build its snapshot again
+after each commit before it answered.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BYTES: Final = "org.apache.commons.io.IOUtils"
 _LOGS: Final = "org.apache.spark.sql.delta.DeltaLog"
 
 LOG_STORE: Final = "delta.logStore."
-"""How the settings begin that name a LogStore, with or without `spark.` before it."""
+"""The prefix of settings that name a LogStore, with or without `spark.` before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment: `version` is one that it had then, perhaps not its newest.
+    """A table at one moment: `version` existed then, but may not have been the newest.
 
-    `settings` has those of its properties that were asked for and are set.
+    `settings` has the requested properties of the table that are set.
     """
 
     location: str
@@ -49,15 +49,15 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """The classic session that this thread works in, or else another one; None without one."""
+    """Return this thread's classic session, or another one; None if no session is classic."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
 
 def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
-    """A session of the JVM that knows all that `session` does, with these settings.
+    """Return a Java clone of `session`, with `settings` added.
 
-    One of pyspark would become the one that `RDD.toDF` makes everybody's frames in. Raises
+    It has no pyspark session: in such a session `RDD.toDF` would make everybody's frames. Raises
     JvmError.
     """
     with asking("clone its session"):
@@ -68,15 +68,15 @@ def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
 
 
 def application(session: SparkSession) -> str:
-    """The id of the Spark application that the session is of. Raises JvmError."""
+    """Return the id of the session's Spark application. Raises JvmError."""
     with asking("read the name of its application"):
         return session.sparkContext.applicationId
 
 
 def log_stores(session: SparkSession) -> dict[str, str]:
-    """The LogStores set at the start of the application, by setting. Raises JvmError."""
+    """Return the LogStores set at the application's start, by setting. Raises JvmError."""
     with asking("read its settings"):
-        settings = session.sparkContext.getConf().getAll()  # Delta looks at no session's
+        settings = session.sparkContext.getConf().getAll()  # Delta ignores those of a session
         return {
             name: value
             for name, value in settings
@@ -85,13 +85,13 @@ def log_stores(session: SparkSession) -> dict[str, str]:
 
 
 def current_database(session: SparkSession) -> str:
-    """The database in which it looks for a table named without one. Raises JvmError."""
+    """Return the session's database for tables that are named without one. Raises JvmError."""
     with asking("name its current database"):
         return session.catalog.currentDatabase()
 
 
 def library_version(session: SparkSession) -> str | None:
-    """The version of Delta Lake that its JVM has loaded; None without it.
+    """Return the version of Delta Lake that the JVM has loaded, or None without Delta Lake.
 
     Raises JvmError.
     """
@@ -101,9 +101,9 @@ def library_version(session: SparkSession) -> str | None:
 
 
 def has_extension(session: SparkSession) -> bool:
-    """Return True if it reads SQL by Delta's parser; not known if another extension came after.
+    """Return True if the session reads SQL with Delta's parser.
 
-    Raises JvmError.
+    False can also mean that another extension came after Delta's. Raises JvmError.
     """
     with asking("find its SQL parser"):
         parser = _java(session).sessionState().sqlParser().getClass().getName()
@@ -111,7 +111,7 @@ def has_extension(session: SparkSession) -> bool:
 
 
 def qualified_location(session: SparkSession, path: str) -> str:
-    """`path` with the scheme that Spark gives it. Raises JvmError."""
+    """Return `path` with the scheme that Spark gives it. Raises JvmError."""
     with asking("find the file system of a table"):
         location = _class(session, _PATH)(path)
         files = location.getFileSystem(_hadoop(session))
@@ -130,7 +130,10 @@ def other_files(session: SparkSession, location: str) -> list[str]:
 
 
 def location_of(session: SparkSession, name: str) -> str | None:
-    """The location of the Delta table of that name; None without any table. Raises JvmError."""
+    """Return the location of the Delta table `name`, or None if no table has that name.
+
+    Raises JvmError.
+    """
     with working_in(session), asking("find a Delta table by its name"):
         if not session.catalog.tableExists(name):
             return None
@@ -140,7 +143,10 @@ def location_of(session: SparkSession, name: str) -> str | None:
 
 
 def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
-    """The Delta table there, as its files say now; None without one. Raises JvmError."""
+    """Return the Delta table at `location`, as its files are now, or None if no table is there.
+
+    Raises JvmError.
+    """
     with working_in(session), asking("read a Delta table"):
         snapshot = _snapshot(session, location, fresh=True)
         version = int(snapshot.version())
@@ -159,7 +165,7 @@ def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> D
 
 
 def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[str, str]]:
-    """The protocol of the table there, as Delta says it, and its properties. Raises JvmError."""
+    """Return a table's protocol, as Delta describes it, and its properties. Raises JvmError."""
     with working_in(session), asking("read the properties of a Delta table"):
         snapshot = _snapshot(session, location, fresh=False)
         properties = snapshot.metadata().configuration()
@@ -170,7 +176,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 
 
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
-    """The `txnVersion` that the table has of each `txnAppId` with that prefix.
+    """Return the table's `txnVersion` of each `txnAppId` that begins with `prefix`.
 
     Builds Delta's state, which takes seconds for a large table. Raises JvmError.
     """
@@ -181,7 +187,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
 
 class DeltaLogFiles:
-    """The files of a table's log; all methods raise JvmError."""
+    """Reads the files of a table's log; all methods raise JvmError."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):
@@ -191,10 +197,10 @@ class DeltaLogFiles:
             self._files = self._folder.getFileSystem(_hadoop(session))
 
     def settle(self, version: int) -> None:
-        """Let Delta list the log from `version` on, as it does before each write.
+        """Have Delta list the log from `version` on, as it does before each write.
 
-        A LogStore with a table of its own (S3DynamoDBLogStore) has a commit there first. It then
-        makes the file, if the writer could not.
+        A LogStore with a table of its own (S3DynamoDBLogStore) has a commit there first. When it
+        lists, it makes the commit's file, if the writer could not.
         """
         with working_in(self._session), asking("list the log of a Delta table"):
             log = _class(self._session, _LOGS).forTable(
@@ -203,15 +209,15 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """A value that changes when the file of a commit is replaced; None if it does not exist."""
+        """Return a value that changes if a commit's file is replaced; None if it does not exist."""
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
 
     def lines(self, version: int) -> Iterator[str] | None:
-        """The actions of a commit, a JSON text each, read as far as they are asked for.
+        """Return the actions of a commit, each a JSON text, or None if it does not exist.
 
-        None if it does not exist.
+        The iterator reads the file only as far as it is used.
         """
         with asking("find a commit of a Delta table"):
             status = self._status(version)
@@ -219,7 +225,7 @@ class DeltaLogFiles:
 
     def _status(self, version: int) -> Any | None:
         path = self._path(version)
-        if not self._files.exists(path):  # most often it is not: an exception takes longer
+        if not self._files.exists(path):  # mostly it does not, and an exception takes longer
             return None
         try:
             return self._files.getFileStatus(path)
@@ -251,13 +257,13 @@ class DeltaLogFiles:
 
 def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
     logs = _class(session, _LOGS)
-    if fresh:  # what is kept may be of a table that was dropped meanwhile
+    if fresh:  # the cache may have a table that was dropped meanwhile
         logs.invalidateCache(_java(session), _class(session, _PATH)(location))
     return logs.forTable(_java(session), location).unsafeVolatileSnapshot()
 
 
 def _class(session: SparkSession, name: str) -> Any:
-    """A class that is there, in one round trip; `jvm.org.apache...` takes one for each package."""
+    """Return a class in one round trip; `jvm.org.apache...` takes one for each package."""
     return class_of(_jvm(session), name)
 
 

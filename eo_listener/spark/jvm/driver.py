@@ -1,4 +1,4 @@
-"""A listener's view of the JVM of the driver that this Python belongs to."""
+"""A listener's access to the JVM of the driver that this Python process belongs to."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _KEPT = 1000  # a bound for runs whose end was never reported: each holds a quer
 
 
 class LiveQueries:
-    """The `QueryReader` of classic PySpark: asks the query itself, also when it has just ended.
+    """The `QueryReader` of classic PySpark: asks the query itself, even if it has just ended.
 
-    A query is held from its start, or from the first question about it, until `forget`: Spark
+    It holds a query from its start, or from the first question about it, until `forget`: Spark
     releases an ended query, which may be a moment after its start (`availableNow`).
 
-    Nothing but `hold` may be called on a thread of Spark.
+    Only `hold` may be called on a thread of Spark.
     """
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class LiveQueries:
         self._closed = False
 
     def attach(self, session: SparkSession) -> None:
-        """Ask this session for queries that were running before the listener was added."""
+        """Use `session` to find queries that were running before the listener was added."""
         self._session = session
 
     def hold(self, query: RunningQuery) -> None:
-        """Hold a query; returns at once. After `close` none is held."""
+        """Hold a query; returns at once. Does nothing after `close`."""
         if self._closed:
             return
         self._queries[query.run_id] = query
@@ -57,34 +57,35 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries: a listener may stay registered, and receive more."""
+        """Release all queries, and hold no more: a listener may stay registered, and get events."""
         self._closed = True
         self._queries.clear()
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        """Reader options of the Kafka sources by index. Raises JvmError."""
+        """Return the reader options of the Kafka sources, by index. Raises JvmError."""
         query = self._query(query_id, run_id)
         return {source.index: source.options for source in source_options(query) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """How the query makes its progress durable. Raises JvmError."""
+        """Return how the query makes its progress durable. Raises JvmError."""
         return query_mode(self._query(query_id, run_id))
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the durable position; None while the query restores its checkpoint. Raises
-        JvmError.
+        """Return the durable position, or None while the query restores its checkpoint.
+
+        Raises JvmError.
         """
         return live_position(self._query(query_id, run_id))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Return True if the run is over, reported or not. Raises JvmError."""
+        """Return True if the run has ended, even if no event has reported it. Raises JvmError."""
         query = self._find(query_id, run_id)
         if query is None and self._session is None:
             raise _gone(query_id)
         return query is None or query.has_ended()
 
     def forget(self, run_id: str) -> None:
-        """Release a query."""
+        """Release the query of a run."""
         self._queries.pop(run_id, None)
 
     def _query(self, query_id: str, run_id: str) -> RunningQuery:
@@ -113,23 +114,23 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 
 
 def drain(session: SparkSession, timeout: float) -> bool:
-    """Wait until every event sent so far was delivered; say whether that is so.
+    """Wait until Spark has delivered all events sent so far; return True if it has.
 
-    At most `timeout` seconds and a little. False also when the JVM has gone, or no longer
-    answers; never raises for that.
+    Waits at most `timeout` seconds and a little. Also returns False if the JVM has gone, or no
+    longer answers; never raises for that.
     """
     context = getattr(session, "_jsc", None)
     if context is None:  # Spark Connect: the bus is in another process
         return False
     drained: list[bool] = []
-    # On a thread of its own: py4j waits for an answer without limit, and a JVM that is stopped
+    # On a separate thread: py4j waits for an answer without limit, and a JVM that is stopped
     # would keep the interpreter from ending.
     waiter = threading.Thread(
         target=_wait, args=(context, timeout, drained), name="eo-listener-drain", daemon=True
     )
     try:
         waiter.start()
-    except RuntimeError:  # Python 3.12.0 and 3.12.1 start no thread at exit: then without a limit
+    except RuntimeError:  # Python 3.12.0 and 3.12.1 start no thread at exit: wait without a limit
         _wait(context, timeout, drained)
     else:
         waiter.join(timeout + _GRACE)
@@ -154,9 +155,9 @@ class Driver:
         self._session: SparkSession | None = None
 
     def listener(self, receiver: Receiver) -> Any:
-        """Return what classic PySpark registers in the JVM; the same for the same session.
+        """Return the Java listener that classic PySpark registers; the same for the same session.
 
-        Raises JvmError when there is no session.
+        Raises JvmError if there is no session.
         """
         session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
         if self._java_listener is None or session is not self._session:
@@ -167,20 +168,20 @@ class Driver:
         return self._java_listener
 
     def drain(self, timeout: float) -> bool:
-        """Wait until all events sent so far were delivered; True if there is no listener."""
+        """Call the function `drain`, and return its result, or True if there is no listener."""
         return self._session is None or drain(self._session, timeout)
 
 
 _WHAT = "read the completed offsets of the query"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
-_STARTING = ("Initializing", "Starting")  # how the status of a query begins while it begins
+_STARTING = ("Initializing", "Starting")  # how the status text of a query begins while it starts
 
 
 def live_position(query: RunningQuery) -> LivePosition | None:
-    """Return what is durable now, or None while the query restores its checkpoint.
+    """Return the query's durable position, or None while it restores its checkpoint.
 
-    It comes from the shim in one call, or without it by asking Spark's objects one by one. Both
-    ways ask the same in the same order; the Java class PositionInspector says why it is right.
+    The shim returns it in one call; without the shim, the function asks Spark's objects one by one.
+    Both ways ask the same in the same order; the Java class PositionInspector says why it is right.
     Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
     of the checkpoint and may read one file. Raises JvmError.
     """
@@ -189,14 +190,14 @@ def live_position(query: RunningQuery) -> LivePosition | None:
 
 
 def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
-    """Ask the class of the shim: one round trip. Raises JvmError."""
+    """Return the position from the shim's class: one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
     return shim.position(text)
 
 
 def by_reflection(query: RunningQuery) -> LivePosition | None:
-    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    """Return the position from Spark's objects: some tens of round trips. Raises JvmError."""
     mode = query_mode(query)
     with asking(_WHAT):
         execution = query.execution
@@ -217,7 +218,7 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
 def _in_memory(query: RunningQuery) -> LivePosition:
     execution = query.execution
     context = call(execution, "getLatestExecutionContext")
-    # Both of one context: the next one's begin would make this batch's end look like its begin.
+    # Both of one context: the next batch's start would make this batch's end look like its start.
     start = None if context is None else context.startOffsets()
     batch = query.batch() if context is None else int(context.batchId())
     committed = execution.committedOffsets()
@@ -239,7 +240,10 @@ def _on_disk(query: RunningQuery) -> LivePosition:
 
 
 def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
-    """An entry of the offset log: by place among all leaves, or (Spark 4.2, opt-in) by name."""
+    """Yield each stream with its offset in an entry of the offset log.
+
+    The entry lists offsets by place among all leaves, or (Spark 4.2, opt-in) by name.
+    """
     named = call(entry, "offsetsMap")
     if named is None:
         yield from zip(streams(execution), elements(entry.offsets()), strict=False)
@@ -251,7 +255,7 @@ def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _texts(execution: Any, offsets: Any) -> dict[int, str]:
-    """The JSON of each offset (a Scala Option), by the index of its stream; Kafka only."""
+    """Return the JSON of each Kafka offset (a Scala Option), by the index of its stream."""
     counted = distinct_streams(execution)
     return {
         counted.index(stream): str(offset.get().json())

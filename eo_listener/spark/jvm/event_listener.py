@@ -1,7 +1,7 @@
 """The object that Spark's JVM calls for each event.
 
-pyspark's own listener rebuilds every event field by field, about 80 round trips on the one
-thread that serves all listeners. This one makes a single call for its JSON text.
+pyspark's own listener rebuilds every event field by field, with about 80 round trips on the one
+thread that serves all listeners. This object makes a single call for an event's JSON text.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 
 
 class RunClaims:
-    """Claims each run at the shim once; does nothing without the shim.
+    """Claims each run for this listener, once; does nothing without the shim.
 
-    The shim waits a second for it when a run has begun, and releases a run that was active before
-    the listener was added when its first event is seen here.
+    The shim waits a second for the claim when a run has begun. If a run was active before the
+    listener was added, the shim releases it when its first event arrives here.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -51,7 +51,7 @@ class RunClaims:
 
     @cached_property
     def _claim(self) -> Any:
-        """The shim's method; None without the shim."""
+        """The shim's method `claim`, or None without the shim."""
         listener = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
         return None if listener is None else listener.claim
 
@@ -68,19 +68,19 @@ _BEFORE_PROGRESS: Final = '{"progress":'
 
 
 class Receiver(Protocol):
-    """The receiver of the events, on a thread of Spark: every method must return immediately."""
+    """Receives the events, on a thread of Spark: every method must return immediately."""
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """A run begins: on the query's own thread, before its sources exist, so do no I/O."""
+        """Handle a new run, on the query's own thread: its sources do not exist yet; do no I/O."""
 
     def progressed(self, text: str) -> None:
-        """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+        """Handle the end of a batch; `text` is the JSON of its StreamingQueryProgress."""
 
     def idle(self, run_id: str) -> None:
-        """A run had nothing to do."""
+        """Handle a run that had nothing to do."""
 
     def ended(self, run_id: str) -> None:
-        """A run has ended."""
+        """Handle the end of a run."""
 
 
 def wrap(
@@ -90,11 +90,12 @@ def wrap(
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    `hold` is called with each query that begins, before `receiver` is: only then can it still be
-    asked when it ends at once. It is called on the query's own thread too, and must do no I/O.
+    The listener calls `hold` with each query that begins, before it calls `receiver`: only then can
+    a query that ends at once still be asked. `hold` too is called on the query's own thread, and
+    must do no I/O.
 
-    The listener is what `_jlistener` of a StreamingQueryListener has to be. Without `session` the
-    first of the process counts. Raises JvmError when there is no session in this process.
+    The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
+    first session of the process is used. Raises JvmError if there is no session in this process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them
@@ -130,7 +131,7 @@ class _Callback:
     """Implements Spark's PythonStreamingQueryListener."""
 
     class Java:
-        """The attribute from which py4j makes a Java proxy."""
+        """Tells py4j which Java interface to make a proxy for."""
 
         implements: ClassVar[list[str]] = [
             "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
@@ -178,7 +179,7 @@ class _Callback:
         self._receiver.ended(json.loads(event.json())["runId"])
 
     def failed(self, method: str, error: Exception) -> None:
-        """Log an exception that must not reach the JVM, once for each kind."""
+        """Log an exception that must not reach the JVM, once for each method and type."""
         kind = (method, type(error))
         if kind not in self._logged:
             self._logged.add(kind)

@@ -1,4 +1,4 @@
-"""A Java exception of work on an Iceberg table, as an error that needs no further call to Java."""
+"""Turns a Java exception from Iceberg into an error that needs no further call to Java."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
 
 
 class ThrownError(Exception):
-    """A Java exception: its classes and those of its causes, and the first text.
+    """A Java exception: its class and those of its causes, and its text.
 
-    `causes` are the texts of the causes; both are without secrets.
+    `causes` are the texts of the causes. `text` and `causes` are without secrets.
     """
 
     def __init__(
@@ -26,21 +26,21 @@ class ThrownError(Exception):
         self.classes = classes
         self.text = secrets.hidden(text)
         self.causes = tuple(map(secrets.hidden, causes))
-        self._texts = (text, *causes)  # a password may be a word of a phrase
+        self._texts = (text, *causes)  # with secrets: a password may be a word of a phrase
         super().__init__(self.text)
 
     def is_any(self, *names: str) -> bool:
-        """Return True if one of the classes has one of these names, without its package."""
+        """Return True if a class has one of these names; its package does not count."""
         return any(name.rpartition(".")[2] in names for name in self.classes)
 
     def says(self, *phrases: str) -> bool:
-        """Return True if one of these is in its text, or in that of a cause."""
+        """Return True if one of `phrases` is in the text, or in the text of a cause."""
         return any(phrase in text for text in self._texts for phrase in phrases)
 
 
 @contextmanager
 def java_errors() -> Iterator[None]:
-    """Raise ThrownError for what Java throws inside, JvmError if Java is gone."""
+    """Raise ThrownError for what Java throws in the block, JvmError if the JVM has gone."""
     try:
         yield
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""Older metadata of an Iceberg table, from its metadata log: snapshots that have expired since."""
+"""Finds expired snapshots of an Iceberg table in the older metadata of its metadata log."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 FILES: Final = 5000
-"""How many files are read at most: each has all snapshots that the table had then."""
+"""The maximum number of files to read: each has all snapshots that the table had then."""
 _SOME: Final = 500
-"""After so many a line is logged: on an object store they take a minute."""
+"""A line is logged after this many files: on an object store they take a minute."""
 _TOLERANCE: Final = 60_000
-"""By how many milliseconds a file may be older than the one before it, for Iceberg to take it."""
+"""The milliseconds by which Iceberg allows a file to be older than the previous file."""
 
 logger = logging.getLogger("eo_listener")
 
 
 class MetadataSearch(NamedTuple):
-    """The extent of a search: `files` of the log, the oldest of which is from `back_to` (ms).
+    """The extent of a search: it read `files` of the log, back to the time `back_to` (in ms).
 
-    `deleted` is a file that the log names and that no longer exists. `bounded`: the search ended at
-    FILES.
+    `deleted` is a file that the log names and that no longer exists. `bounded` is True if the
+    search ended at FILES.
     """
 
     files: int = 0
@@ -30,27 +30,27 @@ class MetadataSearch(NamedTuple):
 
 
 class MetadataLog:
-    """Reads the log's files: by time, and no more of them than needed.
+    """Reads the files of the metadata log: by time, and no more files than needed.
 
-    A snapshot's parent existed when it was committed, and so did the snapshot it was cherry-picked
-    from. So the first file since then has them, unless that commit itself has expired them: then
-    the file before. Snapshots never change, so an older file's record of a snapshot still holds.
+    When a snapshot was committed, its parent existed, and so did the snapshot from which it was
+    cherry-picked. So the first file since then has them or, if that commit itself has expired them,
+    the file before it. Snapshots never change, so an older file's record of a snapshot is valid.
     The current metadata name a hundred files or so, and the oldest of these a hundred more.
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
-        """`read` returns Java's metadata of a file, None if it was deleted."""
+        """Begin at `metadata`; `read` returns Java's metadata of a file, None if it was deleted."""
         self._at = self._newest = metadata
         self._read = read
         self._entries: list[tuple[int, str]] = []
         self._whole: bool | None = None
-        """True if the entries are complete; None before the first was read."""
+        """True if the entries are complete; None before they are first read."""
         self.search = MetadataSearch()
 
     def snapshot(self, snapshot_id: int, *, child: int, committed: int) -> Any:
-        """Java's snapshot; None if no remaining file has it. Raises as Java does.
+        """Return Java's snapshot, or None if no remaining file has it. Raises what Java throws.
 
-        `child` is the snapshot that was made of it, and `committed` that one's time in ms.
+        `child` is the snapshot that was made from it, and `committed` the time of `child` in ms.
         """
         for metadata in self._likely(child, committed):
             snapshot = metadata.snapshot(snapshot_id)
@@ -59,7 +59,7 @@ class MetadataLog:
         return None
 
     def _likely(self, child: int, committed: int) -> Iterator[Any]:
-        """The metadata that can have what `child` was made of, the likeliest first."""
+        """Yield metadata that may have the snapshot that `child` was made from, likeliest first."""
         yield self._at
         if self._whole is None:
             self._entries = _entries(self._newest)
@@ -84,19 +84,19 @@ class MetadataLog:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
-        """Which file is the first since then, and until when a later one can be.
+        """Return the index of the first file since `committed`, and how late the right file can be.
 
-        A file has the time of its last snapshot. Of a transaction with several it is not that of
-        each, and then the clocks of others count too.
+        A file has the time of its last snapshot. If a transaction made several snapshots, that is
+        not the time of each, and then the clocks of other writers count too.
         """
         times = [time for time, _ in self._entries]
         if committed in times:
             return times.index(committed), committed
         first = next((n for n, time in enumerate(times) if time >= committed), len(times))
-        return first, committed + (_TOLERANCE if first else 0)  # else what is before was deleted
+        return first, committed + (_TOLERANCE if first else 0)  # else earlier ones were deleted
 
     def _go_back(self) -> Any:
-        """Read the oldest file that is known, which names those before it; None without it."""
+        """Read the oldest known file, which names the files before it; None if that fails."""
         metadata = self._open(*self._entries[0])
         older = [] if metadata is None else _entries(metadata)
         self._whole = not older
@@ -104,7 +104,7 @@ class MetadataLog:
         return metadata
 
     def _open(self, time: int, file: str) -> Any:
-        """Metadata of a file; None if it was deleted, or FILES were read."""
+        """Return the metadata of a file, or None if it was deleted, or FILES were read."""
         search = self.search
         if search.files >= FILES:
             self.search = search._replace(bounded=True)
@@ -125,5 +125,5 @@ class MetadataLog:
 
 
 def _entries(metadata: Any) -> list[tuple[int, str]]:
-    """The files before it, as its log has them: time in ms and place, the oldest first."""
+    """Return the earlier files that `metadata` names: time in ms and path, oldest first."""
     return [(int(entry.timestampMillis()), str(entry.file())) for entry in metadata.previousFiles()]

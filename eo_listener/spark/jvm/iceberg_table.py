@@ -1,4 +1,4 @@
-"""A table of Iceberg's, through Iceberg's own Java classes in Spark's JVM."""
+"""An Iceberg table, through Iceberg's own Java classes in Spark's JVM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
 """Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
 _KEPT: Final = 100
-"""How many snapshots of a branch do not expire while it is written."""
+"""The number of snapshots of a branch that do not expire while a batch writes it."""
 
 
 class TableSettings(NamedTuple):
@@ -35,13 +35,14 @@ class TableSettings(NamedTuple):
 
 
 class MainMovedError(Exception):
-    """The table is not as it was when a change was decided; nothing was changed."""
+    """The table is no longer as it was when a change was planned; nothing was changed."""
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """A session that has the catalog: the one of this thread, `default`, or another one.
+    """Return a session that has the catalog: this thread's session, `default`, or another one.
 
-    If none has it, the first of these that exists. Raises JvmError without any.
+    If no session has it, the function returns the first of them. Raises JvmError if no session
+    exists.
     """
     sessions = candidate_sessions(default)
     with asking("find a session"):
@@ -57,7 +58,7 @@ def session(catalog: str, default: Any = None) -> Any:
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """The origin of Iceberg's classes, empty if unknown; None without them.
+    """Return the origin of Iceberg's classes, empty if unknown; None if the JVM lacks them.
 
     Raises JvmError.
     """
@@ -70,7 +71,7 @@ def runtime_jar(spark: Any) -> str | None:
 
 
 def release(spark: Any) -> tuple[str, bool]:
-    """Iceberg's release, and whether it can move a branch on. Raises JvmError."""
+    """Return Iceberg's release, and True if it can fast-forward a branch. Raises JvmError."""
     with asking("read the release of Iceberg"):
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
@@ -80,15 +81,15 @@ def release(spark: Any) -> tuple[str, bool]:
 
 
 def columns_as_sql(frame: Any) -> str:
-    """The columns of a DataFrame as CREATE TABLE takes them, all of them nullable."""
+    """Return the columns of a DataFrame as CREATE TABLE takes them, all of them nullable."""
     with asking("describe the columns of a batch"):
         return str(frame._jdf.schema().asNullable().toDDL())  # noqa: SLF001  # pyspark has no public way
 
 
 class IcebergTable:
-    """One table, as it was when `refresh` was called last; a catalog's cache has no part in it.
+    """One table, as it was when `refresh` was called last, whatever a catalog's cache has.
 
-    `version` is the file of its metadata, another one after each commit. Every method raises
+    `version` is the file of its metadata, a new file after each commit. Every method raises
     ThrownError and JvmError.
     """
 
@@ -100,12 +101,13 @@ class IcebergTable:
 
     @classmethod
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
-        """Load the table `name`, quoted as in Spark SQL; None if `catalog` is not a catalog.
+        """Load the table `name`, quoted as in Spark SQL; return None if `catalog` is no catalog.
 
-        Bypasses the session's cache, which keeps a table that was dropped or recreated. Nor is it
-        left there: the session would keep reading this state after others have written to it.
+        Bypasses the session's cache, which keeps a table that was dropped or recreated. It also
+        leaves the table out of the cache: otherwise the session would keep reading this state after
+        others have written to the table.
         """
-        # Spark finds a catalog by the settings of the thread's own session, whichever is given.
+        # Spark finds a catalog by the settings of the thread's own session, not of `spark`.
         with working_in(spark), java_errors():
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
             if util is None:
@@ -119,9 +121,9 @@ class IcebergTable:
             return cls(spark, loaded, address)
 
     def uncache(self) -> None:
-        """Have the session read the table from the catalog the next time it uses it.
+        """Have the session read the table from the catalog the next time it uses the table.
 
-        It keeps a table as it was for 30 s after its last use, whatever else has written to it.
+        Its cache keeps a table for 30 s after its last use, even if others have written to it.
         """
         if self._address is not None:
             with java_errors():
@@ -131,7 +133,7 @@ class IcebergTable:
         """Read the table's metadata from the catalog."""
         with java_errors():
             metadata = self._table.operations().refresh()
-            if metadata is None:  # of a table that is gone, when that was thrown once already
+            if metadata is None:  # the table is gone, and Java has thrown that once already
                 raise ThrownError((_NO_TABLE,), "Table does not exist")
             self._metadata = metadata
             self.version = str(self._metadata.metadataFileLocation())
@@ -145,18 +147,18 @@ class IcebergTable:
 
     @property
     def name(self) -> str:
-        """Its name in its catalog."""
+        """The name of the table in its catalog."""
         with java_errors():
             return str(self._table.name())
 
     @property
     def uuid(self) -> str:
-        """The id of this very table; a table recreated under its name has another one."""
+        """The id of this table; a table recreated under its name has another id."""
         with java_errors():
             return str(self._metadata.uuid())
 
     def settings(self) -> TableSettings:
-        """Its settings."""
+        """Return the settings of the table."""
         with java_errors():
             refs = dict(self._metadata.refs())
             return TableSettings(
@@ -168,19 +170,19 @@ class IcebergTable:
             )
 
     def has_property(self, name: str) -> bool:
-        """Return True if a property of the table is true; it is false when absent."""
+        """Return True if a property of the table is true; a missing property is false."""
         with java_errors():
             return bool(self._metadata.propertyAsBoolean(name, False))
 
     def snapshot(self, snapshot_id: int) -> str | None:
-        """A snapshot as JSON, None if it has expired."""
+        """Return a snapshot as JSON, or None if it has expired."""
         with java_errors():
             return self._as_json(self._metadata.snapshot(snapshot_id))
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """An expired snapshot, from older metadata; None if none has it.
+        """Return an expired snapshot, from older metadata, or None if no metadata have it.
 
-        It was there when the snapshot `child` was made, at the time `committed` in milliseconds.
+        It existed when the snapshot `child` was made, at the time `committed` in milliseconds.
         """
         with java_errors():
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
@@ -188,7 +190,8 @@ class IcebergTable:
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
         """Return True if main was ever at a snapshot of the time `committed`, in milliseconds.
 
-        None if the table's history is not that long: what has expired ends it.
+        Returns None if the table's history does not reach back to that time, since its older part
+        has expired.
         """
         with java_errors():
             history = self._metadata.snapshotLog()
@@ -199,11 +202,11 @@ class IcebergTable:
 
     @property
     def search(self) -> MetadataSearch:
-        """The extent of the searches of `expired` since the table was refreshed."""
+        """The extent of the searches by `expired` since the last `refresh`."""
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
-        """The snapshots that were added after this one, on whatever branch or on none."""
+        """Return the ids of the snapshots added after this one, on any branch or on none."""
         with java_errors():
             snapshots, added = self._metadata.snapshots(), []
             for index in reversed(range(snapshots.size())):
@@ -214,7 +217,7 @@ class IcebergTable:
             return added
 
     def is_readable(self, snapshot_id: int) -> bool:
-        """Return True if the list of a snapshot's files is there."""
+        """Return True if the list of a snapshot's files exists."""
         try:
             with java_errors():
                 self._metadata.snapshot(snapshot_id).allManifests(self._table.io())
@@ -227,9 +230,10 @@ class IcebergTable:
     def create_branch(
         self, name: str, *, at: int | None, summary: Mapping[str, str] | None = None
     ) -> int:
-        """Make a branch at main's snapshot, which is `at`; return the one that it begins with.
+        """Make a branch at main's snapshot, which is `at`; return the branch's first snapshot.
 
-        With `summary` that is an empty one of its own, which has it. Raises MainMovedError.
+        With `summary`, this is a new and empty snapshot, which has the summary. Raises
+        MainMovedError.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -257,10 +261,10 @@ class IcebergTable:
         drop: Iterable[str] = (),
         summary: Mapping[str, str] | None = None,
     ) -> None:
-        """Move main, which is at the snapshot `at`, on to the branch, and drop others.
+        """Move main, which is at the snapshot `at`, forward to `branch`; drop the branches `drop`.
 
-        With `summary`, an empty snapshot with it is put on the branch first. All in one commit,
-        which no other commit may come before. Raises MainMovedError.
+        With `summary`, the method first adds an empty snapshot with it to the branch. Everything is
+        in one commit, which no other commit may precede. Raises MainMovedError.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -279,10 +283,11 @@ class IcebergTable:
         summary: Mapping[str, str],
         root: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the changes of the head of the branch `staged` again behind the snapshot `at` of
-        main, in a new branch, and move main on to it, in one commit. Raises MainMovedError.
+        """Repeat the changes of the branch `staged` after main's snapshot `at`, and move main.
 
-        With `root` that branch begins with an empty snapshot that has it in its summary.
+        The method repeats the changes of the head of `staged` in a new branch, `branch`, and moves
+        main to it, in one commit. With `root`, `branch` begins with an empty snapshot that has it
+        in its summary. Raises MainMovedError.
         """
         with java_errors():
             changed = self._changed(self.branches[staged])
@@ -297,9 +302,9 @@ class IcebergTable:
             self._forward(transaction, branch, [*drop, staged], has_main=True)
 
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
-        """Return True if the changes of a snapshot can be repeated after other snapshots.
+        """Return True if the changes of a snapshot can be repeated after the snapshots `moves`.
 
-        These must have left all rows as they were. They have taken no file away that it is about.
+        `moves` must have changed no row. Returns False if they removed a file that is needed.
         """
         with java_errors():
             util, moved = class_of(self._jvm, _FILE_UTIL), tuple(moves)
@@ -311,11 +316,11 @@ class IcebergTable:
         return ChangedFiles.from_snapshot(self._metadata.snapshot(snapshot_id), self._table.io())
 
     def _begin(self, at: int | None) -> Any:
-        """Begin a transaction on the metadata that were looked at, in which main is at `at`."""
+        """Begin a transaction on the metadata of the last `refresh`, with main at `at`."""
         transaction = self._table.newTransaction()
         start = transaction.startMetadata()
         current = start.metadataFileLocation() == self._metadata.metadataFileLocation()
-        # Another thread's refresh can come between the two that a transaction begins with.
+        # Another thread's refresh can come between the two with which a transaction begins.
         if not current or not start.equals(transaction.currentMetadata()) or self.main != at:
             raise MainMovedError
         return transaction
@@ -334,16 +339,16 @@ class IcebergTable:
         self._commit(transaction)
 
     def _commit(self, transaction: Any) -> None:
-        """Commit it once: refused if any other commit came to main since it was begun.
+        """Commit the transaction once: Iceberg refuses it if another commit came to main meanwhile.
 
         `commitTransaction` would retry; if its own commit succeeded and the answer was lost, it
-        takes that for another writer's, and deletes files of the snapshots in it.
+        takes it for another writer's commit, and deletes files of the snapshots in it.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())
 
     def _read_metadata(self, file: str) -> Any:
-        """Metadata of a file, None if it was deleted."""
+        """Return the metadata of a file, or None if it was deleted."""
         try:
             with java_errors():
                 parser: Any = class_of(self._jvm, _PARSER)
@@ -367,7 +372,7 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
 
 
 class ChangedFiles(NamedTuple):
-    """Those of one snapshot, as Java has them; `deletes` are the files that delete rows."""
+    """The files that one snapshot changed, as Java objects; `..._deletes` delete rows."""
 
     added: tuple[Any, ...]
     removed: tuple[Any, ...]
@@ -376,7 +381,7 @@ class ChangedFiles(NamedTuple):
 
     @classmethod
     def from_snapshot(cls, snapshot: Any, io: Any) -> ChangedFiles:
-        """Read them from the manifests of a snapshot."""
+        """Read the changed files from the manifests of a snapshot."""
         return cls(
             _all(snapshot.addedDataFiles(io)),
             _all(snapshot.removedDataFiles(io)),
@@ -385,14 +390,14 @@ class ChangedFiles(NamedTuple):
         )
 
     def gone(self) -> frozenset[str]:
-        """The places of files that the table no longer has."""
+        """Return the locations of files that the table no longer has."""
         return frozenset(str(file.location()) for file in (*self.removed, *self.removed_deletes))
 
     def needed(self, util: Any) -> frozenset[str] | None:
-        """The places of files that the table must have for these changes to mean the same.
+        """Return the locations of files that the table must have for these changes to be valid.
 
-        None if a file deletes rows without naming their file. `util` is the Java class that reads
-        it.
+        Returns None if a file deletes rows without naming their file. `util` is the Java class that
+        reads that name.
         """
         locations = [util.referencedDataFileLocation(file) for file in self.added_deletes]
         if None in locations:
@@ -401,16 +406,16 @@ class ChangedFiles(NamedTuple):
 
     @property
     def with_deletes(self) -> bool:
-        """True if files are among them that delete rows."""
+        """True if some of the files delete rows."""
         return bool(self.added_deletes or self.removed_deletes)
 
     def repeated(self, table: Any, behind: int) -> Any:
-        """The operation on `table` that makes them again, not yet committed.
+        """Return the operation on `table` that repeats the changes, not yet committed.
 
-        Snapshots up to `behind` are known to leave them right.
+        The changes are known to be valid after the snapshots up to `behind`.
         """
         if self.with_deletes:
-            # Else a deletion vector that is replaced is a conflict, and a history that has expired.
+            # Otherwise a replaced deletion vector is a conflict, and so is an expired history.
             delta = table.newRowDelta().validateFromSnapshot(behind)
             _for_each(delta.removeRows, self.removed)
             _for_each(delta.addRows, self.added)

@@ -2,7 +2,7 @@
 
 While Spark writes batch N, `committedOffsets` is the start of the batch and `availableOffsets` its
 end (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a batch's
-DataFrame belongs to it: that identifies the run, whatever thread asks.
+DataFrame belongs to it: the session identifies the run, whichever thread asks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eo_listener.spark.jvm.running_query import (
 from eo_listener.spark.shim import position_of
 
 _FORGETFUL: Final = frozenset({"TextSocketMicroBatchStream", "MemoryStream"})
-"""Spark's own that keep records in memory alone: after a restart a batch would have none."""
+"""Spark's streams with records in memory only: after a restart a batch would have none."""
 
 
 def refuse_forgetful(streams: Mapping[int, Any]) -> None:
@@ -50,7 +50,7 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
 def counted_sources(
     query: RunningQuery, streams: Mapping[int, Any], batch_id: int
 ) -> CountedSources | None:
-    """The streams that have an offset in the running batch; None if none has one."""
+    """Return the streams that have an offset in the running batch; None if no stream has one."""
     ends = query.execution.availableOffsets()
     indices = tuple(index for index, stream in streams.items() if ends.get(stream).isDefined())
     if not indices:
@@ -60,7 +60,10 @@ def counted_sources(
 
 
 def _plan_id(query: RunningQuery, batch_id: int) -> str:
-    """The plan id of a batch. Spark has the newest two in memory, and writes them as in files."""
+    """Return the plan id of a batch, from Spark's entry for it in the offset log.
+
+    Spark has the newest two entries in memory, and serializes them as in the log's files.
+    """
     log = query.execution.offsetLog()
     entry = log.get(batch_id)
     if not entry.isDefined():
@@ -82,12 +85,12 @@ def _unknown(batch_id: int, reason: str) -> JvmError:
 
 
 ReadLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapshot]
-"""Gets a source's reader options and its partitions, and says where their logs stand.
+"""Takes a source's reader options and its partitions, and returns the state of their logs.
 
-Raises KafkaError when Kafka does not say it in time, SettingsError for options it cannot use.
+Raises KafkaError if Kafka does not answer in time, SettingsError for options it cannot use.
 """
 ReadInitial = Callable[[str, int], "Offsets | None"]
-"""Gets a checkpoint and a source's index, and returns the start of that source."""
+"""Takes a checkpoint and a source's index, and returns the start of that source."""
 
 _WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
@@ -99,7 +102,7 @@ class _Run:
 
     query: RunningQuery
     streams: Mapping[int, Any]
-    """The streams of Kafka, by the source's index."""
+    """The Kafka streams, by the source's index."""
     not_kafka: Mapping[int, Any]
     """The other streams, by the source's index."""
     options: Mapping[int, Mapping[str, str]] = field(repr=False)
@@ -110,11 +113,11 @@ class _Run:
 
 
 class LivePlans:
-    """The `PlanReader` of classic PySpark. For one query at a time, on any thread.
+    """The `PlanReader` of classic PySpark, for one query at a time, on any thread.
 
     A plan takes about 3 ms, and `read_logs` 5 ms for 1 partition, 8 for 100, 140 for 1,000.
 
-    `read_logs` is called once for each Kafka source of every batch; `initial` only if Spark itself
+    It calls `read_logs` once for each Kafka source of every batch, `initial` only if Spark itself
     does not report the start of a source.
     """
 
@@ -124,9 +127,9 @@ class LivePlans:
         self._run: _Run | None = None
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
-        """Read what Spark has planned, and where Kafka's logs stand.
+        """Read the plan of a batch from Spark, and the state of Kafka's logs.
 
-        Raises JvmError when the query cannot be asked or found, SettingsError for a source that
+        Raises JvmError if the query cannot be asked or found, SettingsError for a source that
         cannot be read twice, KafkaError and SettingsError as `read_logs` does.
         """
         with asking(_WHAT):
@@ -156,7 +159,7 @@ class LivePlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the start of the sources of the most recently planned query.
+        """Return the offsets at which the sources of the most recently planned query began.
 
         Raises JvmError, and what `initial` raises.
         """
@@ -180,7 +183,7 @@ class LivePlans:
     def _sources(
         self, run: _Run, batch_id: int
     ) -> tuple[dict[int, dict[TopicPartition, OffsetRange]], frozenset[TopicPartition]]:
-        """The ranges of each source, and the partitions that an earlier batch has read."""
+        """Return the ranges of each source, and the partitions that an earlier batch has read."""
         execution = run.query.execution
         committed = execution.committedOffsets()
         starts = _offsets(committed, run.streams, batch_id)
@@ -197,7 +200,7 @@ class LivePlans:
         return sources, frozenset(read)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
-        """The start of a source: the position from which Spark itself starts if it has no start."""
+        """Return the offsets at which a source began, from Spark itself or from the checkpoint."""
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
         except FAILURES:  # a V1 source has no such method, and another thread no active session
@@ -222,8 +225,8 @@ class LivePlans:
 def _recorded_starts(run: _Run) -> int:
     """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
-    If it is missing, Spark must not be asked: it would take the present offsets, and write them
-    down. Other sources keep their own data there.
+    If the file is missing, Spark must not be asked: it would take the current offsets, and write
+    them down. Other sources keep their own data there.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -251,12 +254,15 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
     raise JvmError(
         "the batch belongs to no running query",
         cause="the function was called outside foreachBatch, or its query was stopped",
-        fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
+        fix="Pass the function to DataStreamWriter.foreachBatch, and call it nowhere else",
     )
 
 
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
-    """First the query that the thread names, if pyspark pins Python's threads to Java's."""
+    """Yield the running queries, the one that the thread names first.
+
+    A thread names one if pyspark pins Python's threads to Java's.
+    """
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:
         yield active.get(jvm.java.util.UUID.fromString(named))
@@ -283,7 +289,7 @@ def _run_facts(query: RunningQuery) -> _Run:
 
 
 def _is_stateful(plan: Any) -> bool:
-    """Return True if a physical plan has an operator with state: every such one has `stateInfo`."""
+    """Return True if a physical plan has an operator with state: each has `stateInfo`."""
     if call(plan, "stateInfo") is not None:
         return True
     inner = call(plan, "inputPlan")  # of an adaptive plan, which shows no children
@@ -297,12 +303,12 @@ def _check_batch(query: RunningQuery, batch_id: int) -> None:
         raise JvmError(
             f"query {query.query_id} is running batch {runs}, not batch {batch_id}",
             cause="the function was called for a batch that has ended",
-            fix="Pass it to DataStreamWriter.foreachBatch, and call it nowhere else",
+            fix="Pass the function to DataStreamWriter.foreachBatch, and call it nowhere else",
         )
 
 
 def _offsets(progress: Any, streams: Mapping[int, Any], batch_id: int) -> Mapping[int, Offsets]:
-    """The offsets in one of Spark's StreamProgress; a source that has none yet is left out."""
+    """Return the offsets in a StreamProgress of Spark; leave out sources that have none yet."""
     texts = {}
     for index, stream in streams.items():
         offset = progress.get(stream)

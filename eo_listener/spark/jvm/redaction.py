@@ -1,4 +1,4 @@
-"""A Java exception in a displayable form: without the secrets of the session's settings.
+"""Makes a Java exception displayable: without the secrets of the session's settings.
 
 Java's own texts go into tracebacks, and with them into Spark's log: a catalog's driver, or a file
 system, may quote the URL or the properties that it was given.
@@ -20,19 +20,19 @@ _NAME: Final = (
     r".*(password|passwd|passphrase|secret|token|credential|"
     r"(access|account|api|private|encryption)[.-]?key).*"
 )
-"""Of settings that are secret, in the regular expressions of Python and of Java.
+"""The names of secret settings, as a regular expression of both Python and Java.
 
-None of Hadoop's defaults: their values stand in many texts.
+It matches no setting that Hadoop has by default: the values of those stand in many texts.
 """
 _CONF: Final = "org.apache.spark.sql.internal.SQLConf"
 _APPLICATION: Final = "spark.app.name"
 _BETWEEN: Final = "\x01"
-_SHORTEST: Final = 4  # characters; what is shorter is no secret, and stands in many words
+_SHORTEST: Final = 4  # characters; a shorter value is not a secret, and stands in many words
 _NO_SECRETS: Final = ("true", "false", "none", "null")
 
 
 class JavaThrownError(Exception):
-    """An exception of Java's, with its stack trace as Java prints it, without secrets.
+    """A Java exception, with its stack trace as Java prints it, without secrets.
 
     `java_exception` is the exception itself.
     """
@@ -50,8 +50,8 @@ class Secrets:
 
     @classmethod
     def configured(cls) -> Secrets:
-        """Those of the session that Java works in on this thread, and of its application."""
-        context = SparkContext._active_spark_context  # noqa: SLF001  # pyspark has no other way that makes none
+        """Return the secrets of Java's session on this thread, and of its application."""
+        context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
         if context is None:
             return cls()
         jvm: Any = context._jvm  # noqa: SLF001  # pyspark offers no public way to its JVM
@@ -60,16 +60,16 @@ class Secrets:
             hadoop: Any = context._jsc.hadoopConfiguration()  # noqa: SLF001  # as above
             of_hadoop = dict(hadoop.getValByRegex(_NAME))
             pairs = [setting.partition(" -> ")[::2] for setting in text.split(_BETWEEN)]
-            if not any(name == _APPLICATION for name, _ in pairs):  # of no session here
+            if not any(name == _APPLICATION for name, _ in pairs):  # not of a session
                 pairs += context.getConf().getAll()
             pairs += of_hadoop.items()
-        except Exception:  # noqa: BLE001  # asked while another error is on its way, which counts
+        except Exception:  # noqa: BLE001  # another error is being raised, and that one counts
             return cls()  # the JVM or the session has ended, or a setting cannot be read
         return cls.from_values(value for name, value in pairs if re.fullmatch(_NAME, name))
 
     @classmethod
     def from_values(cls, values: Any) -> Secrets:
-        """These values, also as a URL has them, and what stands behind an id (`id:secret`)."""
+        """Make secrets of `values`, also as a URL quotes them, and of the text after `id:`."""
         secrets: set[str] = set()
         for value in values:
             for text in (value, value.partition(":")[2]):
@@ -78,7 +78,7 @@ class Secrets:
         return cls(tuple(sorted(secrets, key=len, reverse=True)))
 
     def hidden(self, text: str) -> str:
-        """The text with `***` in their place, and in that of what looks like a secret."""
+        """Return the text with `***` in place of the secrets, and of what looks like a secret."""
         for value in self.values:
             text = text.replace(value, "***")
         return shown(text)
@@ -88,9 +88,9 @@ NONE: Final = Secrets()
 
 
 def without_secrets(error: Exception, secrets: Secrets | None = None) -> Exception:
-    """An exception of py4j or pyspark about Java, in a form that may be the cause of another error.
+    """Return a Java exception of py4j or pyspark in a form that may be the cause of an error.
 
-    Anything else as it is.
+    Other exceptions are returned unchanged.
     """
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if thrown is None:

@@ -1,4 +1,4 @@
-"""Have Spark's tasks write the rows of a DataFrame to Kafka, by the shim's format."""
+"""Has Spark's tasks write the rows of a DataFrame to Kafka, in the shim's Spark format."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ def write_rows(
     mark: str | None,
     partitioner: Partitioner | None = None,
 ) -> None:
-    """Write the rows of `frame`, a classic DataFrame, as was prepared in the shim for `batch`.
+    """Write the rows of `frame`, a classic DataFrame, as prepared in the shim for `batch`.
 
-    `topics` are pairs of a topic and its number of partitions, `columns` which of a record's
-    columns are used, `mark` the column that is not null in rows that are not to be sent;
-    `partitioner` is asked for rows that name no partition, instead of Kafka's own. Raises JvmError,
-    and what Spark raises.
+    `topics` are pairs of a topic and its number of partitions, `columns` the columns of a record
+    that are used, `mark` the column that is not null in rows that are not to be sent. `partitioner`
+    replaces Kafka's own for rows that name no partition. Raises JvmError, and what Spark raises.
     """
     argument = json.dumps(
         {
@@ -68,10 +67,10 @@ def write_identified_rows(
     identity: Collection[str],
     header: IdentityHeader,
 ) -> None:
-    """Write the rows of `frame` as `write_rows` does, each known by its columns `identity`.
+    """Write the rows of `frame` as `write_rows` does; the columns `identity` identify a row.
 
-    They are written in the order of these columns, each with the `header`; those that the shim was
-    told are there are counted and not sent. Raises as `write_rows` does.
+    The tasks write the rows in the order of these columns, each with the `header`. They count, and
+    do not send, rows that the shim knows to be in Kafka. Raises as `write_rows` does.
     """
     argument = {
         **_argument(topics, tasks, columns, mark),
@@ -103,9 +102,9 @@ def _arranging() -> AbstractContextManager[None]:
 
 
 def _write(frame: Any, batch: str, arranged: Any, *, sort: bool) -> None:
-    """Have Spark write these rows, a DataFrame of Java's in the session of `frame`.
+    """Have Spark write the rows `arranged`, a Java DataFrame in the session of `frame`.
 
-    With `sort` each task sorts its rows before it sends them.
+    With `sort`, each task sorts its rows before it sends them.
     """
     writer = type(frame)(arranged, frame.sparkSession).write.format(f"{_SINK}.BatchProvider")
     writer.mode("append").option("batch", batch).option("sort", sort).save()

@@ -27,7 +27,7 @@ def is_running() -> bool:
 
 
 def under_submit() -> bool:
-    """Return True if spark-submit started this process, and so its JVM before it."""
+    """Return True if spark-submit started this process, and its JVM before that."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -57,7 +57,7 @@ def require_shim_class(jvm: Any, name: str) -> Any:
 
 
 def scala_version(spark: Any) -> str:
-    """The Scala of a session's JVM, as in `2.13`. Raises JvmError."""
+    """Return the Scala version of a session's JVM, such as `2.13`. Raises JvmError."""
     with asking("read its Scala version"):
         whole = str(spark._jvm.scala.util.Properties.versionNumberString())  # noqa: SLF001  # pyspark offers no public way to its JVM
     return ".".join(whole.split(".")[:2])
@@ -83,10 +83,10 @@ def has_class(name: str) -> bool:
 
 
 def qualified(path: str) -> str | None:
-    """The path with the scheme that Spark gives it; None if no classic session can be asked.
+    """Return `path` with the scheme that Spark gives it; None if there is no classic session.
 
-    A relative one is below the working folder of a local file system, or the user's folder of
-    another. Raises JvmError, also for a default file system that does not load.
+    A relative path is below the working folder of a local file system, or the user's folder of any
+    other. Raises JvmError, also for a default file system that does not load.
     """
     session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
     java_session = getattr(session, "_jsparkSession", None)

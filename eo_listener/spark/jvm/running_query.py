@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningQuery:
-    """One run of a query. It can still be asked when the run has ended: it holds the object."""
+    """One run of a query. It still answers after the run has ended: it holds Spark's object."""
 
     query_id: str
     run_id: str
@@ -41,17 +41,17 @@ class RunningQuery:
         )
 
     def batch(self) -> int:
-        """The number of the batch that runs or is next, -1 before that; raises what py4j raises."""
+        """Return the number of the running or next batch, -1 before; raises what py4j raises."""
         context = call(self.execution, "getLatestExecutionContext")
-        if context is not None:  # from Spark 4.0 each batch has its own, and not the query
+        if context is not None:  # from Spark 4.0 the number is the batch's, not the query's
             return int(context.batchId())
         return int(self.execution.currentBatchId())
 
     def has_ended(self) -> bool:
         """Return True if the run is over, or cannot go on. Raises JvmError.
 
-        An idle query lives on for a while when its SparkContext is stopped, and no event tells of
-        its end: Spark's bus of events is stopped too.
+        An idle query lives on for a while after its SparkContext has stopped, and no event reports
+        its end: Spark's event bus has stopped too.
         """
         with asking("check if a query is still running"):
             if not self.execution.isActive():
@@ -59,7 +59,7 @@ class RunningQuery:
             return bool(self.execution.sparkSession().sparkContext().isStopped())
 
     def shim(self, name: str) -> Any | None:
-        """Return a class of the shim; None where the shim is not loaded. Raises JvmError."""
+        """Return a class of the shim, or None if the shim is not loaded. Raises JvmError."""
         with asking("load a class of the shim"):
             return class_of(self.jvm, f"{SHIM_PACKAGE}.{name}")
 
@@ -67,7 +67,7 @@ class RunningQuery:
 def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:
     """Return the query that runs now under both ids, in whichever session it was started.
 
-    Raises JvmError when Spark cannot be asked.
+    Raises JvmError if Spark cannot be asked.
     """
     state = shared_state(session)
     jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
@@ -78,7 +78,7 @@ def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | No
 
 
 def shared_state(session: SparkSession) -> Any:
-    """Return what all sessions of one SparkContext share. Raises JvmError."""
+    """Return the Java object that all sessions of one SparkContext share. Raises JvmError."""
     java_session = getattr(session, "_jsparkSession", None)
     if java_session is None:
         raise JvmError(
@@ -94,34 +94,35 @@ KAFKA_PACKAGE: Final = "org.apache.spark.sql.kafka010."
 
 
 def elements(sequence: Any) -> Iterator[Any]:
-    """The elements of a Scala Seq; none when there is no Seq yet."""
+    """Yield the elements of a Scala Seq; none if there is no Seq yet."""
     if sequence is not None:
         for place in range(sequence.size()):
             yield sequence.apply(place)
 
 
 def streams(execution: Any) -> list[Any]:
-    """The streams of the leaves, one used twice is in it twice.
+    """Return the streams of the plan's leaves; a stream that is used twice is in the list twice.
 
-    None before they are planned. May be asked at any time, unlike `logicalPlan`: that is lazy,
-    and has to be made by the query's own thread, which sets these while it does so.
+    The list is empty before the streams are planned. It may be read at any time, unlike
+    `logicalPlan`: that is lazy, and the query's own thread must compute it, and then sets the
+    streams.
     """
     return list(elements(call(execution, "sources")))
 
 
 def distinct_streams(execution: Any) -> list[Any]:
-    """The streams in the order of a progress event. None before they are planned."""
+    """Return the streams in the order of a progress event; empty before they are planned."""
     sources = call(execution, "sources")
     return [] if sources is None else list(elements(sources.distinct()))
 
 
 def is_kafka(stream: Any) -> bool:
-    """Return True if a stream is one of Spark's Kafka connector."""
+    """Return True if a stream belongs to Spark's Kafka connector."""
     return class_name(stream).startswith(KAFKA_PACKAGE)
 
 
 def class_name(stream: Any) -> str:
-    """The full name of an object's class."""
+    """Return the full name of an object's class."""
     return str(stream.getClass().getName())
 
 
@@ -137,9 +138,9 @@ _REAL_TIME: Final = "RealTimeTrigger"
 
 
 def query_mode(query: RunningQuery) -> QueryMode:
-    """Return the mode of a query; may be asked at any time.
+    """Return the mode of a query; may be called at any time.
 
-    A platform's own class of query counts as the one that it extends. Raises JvmError.
+    A platform's own class of query counts as the class that it extends. Raises JvmError.
     """
     with asking("read the execution mode of a query"):
         for name in _class_names(query.execution):
@@ -174,10 +175,10 @@ _SOURCES_TASK: Final = "read the sources of the query"
 def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """Return the sources of `query` in the order of its progress events.
 
-    They come from the shim in one call, or without it by asking Spark's objects one by one. Both
-    ways do the same steps; the Java class SourceInspector says why they are right.
+    The shim returns them in one call; without the shim, the function asks Spark's objects one by
+    one. Both ways do the same steps; the Java class SourceInspector says why they are right.
 
-    To be called after its first progress event: before, the sources are not planned.
+    Call it after the first progress event: before, the sources are not planned.
     Raises JvmError.
     """
     inspector = query.shim("SourceInspector")
@@ -185,14 +186,14 @@ def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
 
 
 def options_by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
-    """Ask the class of the shim: one round trip. Raises JvmError."""
+    """Return the sources from the shim's class: one round trip. Raises JvmError."""
     with asking(_SOURCES_TASK):
         text = inspector.inspect(query.execution)
     return shim.sources(text)
 
 
 def options_by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
-    """Ask Spark's objects: some tens of round trips. Raises JvmError."""
+    """Return the sources from Spark's objects: some tens of round trips. Raises JvmError."""
     with asking(_SOURCES_TASK):
         streams = distinct_streams(query.execution)
         if not streams:

@@ -1,8 +1,9 @@
 """Chooses the session that a thread works in, if a process has several.
 
-pyspark's active session is not the thread's: it is the one that has made the last frame of Python's
-rows, in whichever thread, else the first of the process. Spark's JVM has one for each thread, which
-`createDataFrame` of another session changes too. Tables of Iceberg and Delta are found by it.
+pyspark's active session is not the thread's: it is the session that last made a DataFrame of Python
+rows, in any thread, or else the first session of the process. Spark's JVM has an active session for
+each thread, which `createDataFrame` of another session changes too. Spark finds tables of Iceberg
+and Delta by that session.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.running_jvm import class_of
 
 _NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
-"""That of Spark 4 comes first; 3.5 has only the second."""
+"""The class of Spark 4 comes first; Spark 3.5 has only the second."""
 
 
 class _Thread(threading.local):
@@ -31,9 +32,9 @@ _thread = _Thread()
 
 @contextmanager
 def working_in(session: Any) -> Iterator[None]:
-    """Have the calling thread work in this session, here and in Spark's JVM, until the end.
+    """Make `session` the thread's session in the block, both here and in Spark's JVM.
 
-    Without effect if it is not a classic session. Raises JvmError.
+    Has no effect if it is not a classic session. Raises JvmError.
     """
     java = getattr(session, "_jsparkSession", None)
     if java is None:
@@ -54,15 +55,15 @@ def working_in(session: Any) -> Iterator[None]:
                 sessions.clearActiveSession()
             else:
                 sessions.setActiveSession(before)
-        except FAILURES:  # the JVM has ended: an error from before counts more
+        except FAILURES:  # the JVM has ended: an earlier error counts more
             pass
 
 
 def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
-    """The sessions that a call without one may mean, the likeliest first.
+    """Return the sessions that a call without a session may mean, the likeliest first.
 
-    That which the thread works in, pyspark's active one, `default`, and the first of the process.
-    Raises JvmError.
+    They are the session of `working_in`, pyspark's active one, `default`, and the first of the
+    process. Raises JvmError.
     """
     with asking("find a session"):
         active = SparkSession.getActiveSession()

@@ -1,4 +1,4 @@
-"""Calls of the shim's methods in Spark's JVM, over py4j."""
+"""Calls the shim's methods in Spark's JVM, over py4j."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from eo_listener.spark.jvm.running_jvm import require_shim_class
 
 
 class JvmShimClient:
-    """The `ShimClient` of classic PySpark: a method of the shim in the JVM of this process.
+    """The `ShimClient` of classic PySpark: calls the shim in the JVM of this process.
 
-    One call is one round trip. py4j waits for the answer without limit: whoever must not be held
-    up calls from a thread of its own.
+    One call is one round trip. py4j waits for the answer without limit: a caller that must not be
+    delayed needs a separate thread.
     """
 
     def __init__(self) -> None:
         self._shim_method: tuple[object, Any] | None = None  # a JVM, and the method in it
 
     def call(self, name: str, argument: str) -> str:
-        """Do `name` with `argument`, as JSON texts. Raises JvmError."""
+        """Call the shim's function `name` with `argument`, and return its answer.
+
+        `argument` and the answer are JSON texts. Raises JvmError.
+        """
         jvm = SparkContext._jvm  # noqa: SLF001 - no public way to it
         if jvm is None:
             raise JvmError(

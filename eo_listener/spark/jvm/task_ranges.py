@@ -1,7 +1,7 @@
-"""The offsets that each task of a batch reads: valid only if a task still is one Kafka partition.
+"""Reads the offset range of each task of a batch, if each task still is one Kafka partition.
 
 Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
-tasks (select, filter, map, a broadcast join) hand that partition on. A shuffle, a coalesce or a
+tasks (select, filter, map, a broadcast join) pass that partition on. A shuffle, a coalesce or a
 union makes partitions of another kind.
 """
 
@@ -43,7 +43,7 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
 
     Partitions without new records have no task. Raises SettingsError, naming the likely cause, if a
     task is not the whole range of one Kafka partition; JvmError if Spark cannot be asked. Runs no
-    job except the broadcasts in it; takes about a millisecond a task.
+    job except the broadcasts of `frame`; takes about a millisecond a task.
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
@@ -67,15 +67,15 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
 
 
 def _nodes(plan: Any) -> Iterator[str]:
-    """The kinds of all steps of a physical plan, without the `Exec` that most end with."""
+    """Yield the kinds of all steps of a physical plan, without the `Exec` that most end with."""
     kind = str(plan.getClass().getSimpleName()).removesuffix("Exec")
-    if kind == "AdaptiveSparkPlan":  # a leaf, to look at; streams have it from Spark 4.2 on
+    if kind == "AdaptiveSparkPlan":  # it looks like a leaf; streams have it from Spark 4.2 on
         yield from _nodes(plan.initialPlan())
-    elif kind == "ReusedExchange":  # the same
+    elif kind == "ReusedExchange":  # it looks like a leaf too
         yield from _nodes(plan.child())
     else:
         yield kind
-        if not kind.startswith("BroadcastExchange"):  # below one is the other side of a join
+        if not kind.startswith("BroadcastExchange"):  # below it is the other side of a join
             for child in elements(plan.children()):
                 yield from _nodes(child)
 
@@ -104,7 +104,7 @@ def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
 
 
 def _input(partition: Any) -> Any:
-    """The input of an RDD's partition: from Spark 4.2 at most one, before that a Seq.
+    """Return the input of an RDD's partition: from Spark 4.2 at most one, before that a Seq.
 
     The connector's older source (V1) has its ranges in the partition itself.
     """

@@ -1,4 +1,4 @@
-"""Give a SparkSession's builder what eo_listener needs, without taking anything away.
+"""Adds what eo_listener needs to a SparkSession's builder, without taking anything away.
 
 spark-submit, which pyspark runs to start the JVM, decides what Spark loads. It takes the first of:
 an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf. So each
@@ -31,7 +31,7 @@ EXCLUDES: Final = "spark.jars.excludes"
 REPOSITORIES: Final = "spark.jars.repositories"
 IVY_SETTINGS: Final = "spark.jars.ivySettings"
 
-# Spark brings both already, shaded; asking for them again only adds 50 MB that may be missing.
+# Spark has both already, shaded; requesting them again only adds 50 MB that may be missing.
 HADOOP: Final = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
 OUR_IVY_SETTINGS: Final = Path(__file__).with_name("ivysettings.xml")
 
@@ -49,17 +49,17 @@ def configure(
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
     Call it last, just before `getOrCreate`, in a program that python starts. It registers no
-    listener. `connector=False` and `shim=False` leave that part out; `delta=True` adds the Delta
+    listener. `connector=False` and `shim=False` leave these parts out; `delta=True` adds the Delta
     Lake that fits this Spark, with its extension and catalog; `iceberg=True` adds the Iceberg
-    runtime that fits this Spark and its Scala, with its extension, and no catalog, which is yours.
-    Existing parts, and settings that the user made in any of Spark's ways, stay; calling it twice
+    runtime that fits this Spark and its Scala, with its extension, but no catalog: configure your
+    own. Existing parts, and settings that the user made in any of Spark's ways, stay; a second call
     changes nothing.
 
-    Jars are put into the environment variable PYSPARK_SUBMIT_ARGS, also those the builder had.
+    Jars, also those of the builder, go into the environment variable PYSPARK_SUBMIT_ARGS.
 
-    Raises JvmAlreadyRunningError if the JVM is already running without them, SettingsError (also if
-    the named Iceberg runtime is for another Spark), JavaError, and UnavailableError if the shim jar
-    is missing.
+    Raises JvmAlreadyRunningError if the JVM already runs without these parts, SettingsError (also
+    if the named Iceberg runtime is for another Spark), JavaError, and UnavailableError if the shim
+    jar is missing.
     """
     options = _options_of(builder)
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
@@ -93,18 +93,18 @@ class Settings:
     defaults: Mapping[str, str]
 
     def get(self, key: str) -> str | None:
-        """The value that would win."""
+        """Return the value that spark-submit would use."""
         value = self.arguments.setting(key)
         if value is None and self.options.get(key) is not None:
             value = str(self.options[key])
         return value if value is not None else self.defaults.get(key)
 
     def items(self, key: str) -> list[str]:
-        """The value that would win, as the list that it is."""
+        """Return the value that spark-submit would use, as a list."""
         return [item.strip() for item in (self.get(key) or "").split(",") if item.strip()]
 
     def add(self, key: str, new: list[str]) -> None:
-        """Append what is not there yet to the value that would win."""
+        """Append the missing items of `new` to the value that spark-submit would use."""
         existing = self.items(key)
         value = ",".join([*existing, *(item for item in new if item not in existing)])
         if key == JARS or self.arguments.setting(key) is not None:
@@ -131,7 +131,7 @@ def _add_delta(settings: Settings, spark: Installation) -> None:
 
 
 def _delta_of(spark: Installation) -> str:
-    """The coordinates of the release for this Spark. Raises SettingsError without one."""
+    """Return the coordinates of the release for this Spark. Raises SettingsError if none fits."""
     coordinates = delta_lake.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
@@ -151,7 +151,9 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
             raise SettingsError(
                 f"{item.rpartition('/')[2]} is for {made_for}, but this is Spark {spark.version} "
                 f"with Scala {spark.scala}",
-                cause=f"it is in {spark.home}/jars" if item in own else f"{JARS} or {PACKAGES}",
+                cause=f"it is in {spark.home}/jars"
+                if item in own
+                else f"it is in {JARS} or {PACKAGES}",
                 fix=f"Remove it: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
             )
     if not runtimes:
@@ -160,7 +162,7 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
 
 
 def _iceberg_of(spark: Installation) -> str:
-    """The coordinates of the runtime for this Spark. Raises SettingsError without one."""
+    """Return the coordinates of the runtime for this Spark. Raises SettingsError if none fits."""
     coordinates = iceberg_runtime.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
@@ -178,15 +180,15 @@ def _add_package(settings: Settings, coordinates: str) -> None:
     if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
         return
     # Our settings look in every place that Spark does, except one old public repository. Without a
-    # ~/.m2 they would gain nothing, and the user's own packages may come from there.
+    # ~/.m2 they would gain nothing, and the user's own packages may come from that repository.
     if not own_packages or Path("~/.m2/repository").expanduser().exists():
         settings.options[IVY_SETTINGS] = str(OUR_IVY_SETTINGS)
 
 
 def _apply(settings: Settings) -> None:
     # Not as the builder's spark.jars: pyspark sets the builder's options again on the
-    # SparkContext, over what spark-submit made of them. The jars of all packages would be lost
-    # there, and with them the connector on every executor of a cluster.
+    # SparkContext, and overwrites what spark-submit made of them. This would lose the jars of all
+    # packages, and with them the connector on every executor of a cluster.
     if settings.arguments.setting(JARS) is not None:
         settings.options.pop(JARS, None)
     os.environ[VARIABLE] = settings.arguments.render()
@@ -237,7 +239,7 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
 
 
 def _compare(spark: Installation) -> None:
-    """Say it when the Spark that will be started is not the one this pyspark is made for."""
+    """Log a warning if pyspark will start a Spark that is not the one it is made for."""
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
@@ -261,7 +263,10 @@ def _connect_error(sign: str) -> SettingsError:
 
 
 def _running_jvm_has_all(spark: Installation, needed: Mapping[str, bool]) -> bool:
-    """Return True if a running JVM needs no change. Raises JvmAlreadyRunningError otherwise."""
+    """Return True if a running JVM has all parts, False if no JVM is running.
+
+    Raises JvmAlreadyRunningError if a running JVM lacks a part.
+    """
     from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: a missing pyspark is reported above
 
     if not running_jvm.is_running():
@@ -291,7 +296,7 @@ _TITLES: Final = {
 def too_late(
     spark: Installation, missing: Collection[str], *, submitted: bool
 ) -> JvmAlreadyRunningError:
-    """Build the error that names what the running JVM lacks and how to start it with that."""
+    """Return the error that names what the running JVM lacks, and how to start it with that."""
     lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
     libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
     packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]

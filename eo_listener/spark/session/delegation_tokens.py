@@ -11,10 +11,10 @@ _CLUSTER: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.se
 
 
 def are_configured(servers: str) -> bool:
-    """Return True if Spark's own clients put a token in for one of these brokers.
+    """Return True if Spark's own clients log in with a token to one of these brokers.
 
-    As KafkaTokenUtil.findMatchingTokenClusterConfig matches them. False in a client of Spark
-    Connect, which does not know the settings of the driver.
+    Matches brokers as KafkaTokenUtil.findMatchingTokenClusterConfig does. Returns False in a client
+    of Spark Connect, which does not know the settings of the driver.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
     if context is None:

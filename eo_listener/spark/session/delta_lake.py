@@ -1,4 +1,4 @@
-"""Which release of Delta Lake fits which Spark, and what a session needs to use it."""
+"""The releases of Delta Lake that fit each Spark, and what a session needs to use them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
 
 
 def coordinates(spark: str, scala: str) -> str | None:
-    """The Maven coordinates of the release for a Spark such as `4.0.0`, and a Scala such as `2.13`.
+    """Return the Maven coordinates of the release for `spark`, or None if none is known to fit.
 
-    None if none is known to fit.
+    `spark` is a version such as `4.0.0`, `scala` one such as `2.13`.
     """
     release = _RELEASES.get(_minor(spark))
     return None if release is None else f"io.delta:{NAME}_{scala}:{release}"
 
 
 def fits(delta: str, spark: str) -> bool:
-    """Return True if a release of Delta Lake is made for that Spark."""
+    """Return True if the release `delta` of Delta Lake is made for the version `spark`."""
     release = _RELEASES.get(_minor(spark))
     if release is None:
         return False
@@ -38,9 +38,9 @@ def fits(delta: str, spark: str) -> bool:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """The Spark that a Delta Lake is made for, if it is not this Spark.
+    """Return what the Delta Lake `runtime` is made for; None if it fits this Spark.
 
-    Of one whose name does not say it, nothing is known.
+    Also returns None if the name of `runtime` does not show what it is made for.
     """
     match = _MADE_FOR.search(runtime)
     if match is None or (match[1] == scala and fits(match[2], spark)):
@@ -49,7 +49,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Name the versions of Spark that have a release."""
+    """Return the versions of Spark that have a release, as text."""
     *earlier, last = _RELEASES
     return f"{', '.join(earlier)} and {last}"
 

@@ -1,4 +1,4 @@
-"""Which runtime of Iceberg fits which Spark, and what a session needs for Iceberg's SQL."""
+"""The Iceberg runtime that fits each Spark, and what a session needs for Iceberg's SQL."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ RELEASE: Final = "1.11.0"
 EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 _SCALAS: Final = {"3.5": ("2.12", "2.13"), "4.0": ("2.13",), "4.1": ("2.13",)}
-"""The versions of Scala that there is a runtime of RELEASE for, by minor version of Spark."""
+"""The versions of Scala for which RELEASE has a runtime, by minor version of Spark."""
 _MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
 
 
 def coordinates(spark: str, scala: str) -> str | None:
-    """The Maven coordinates of the runtime for a Spark such as `4.0.0`, and a Scala as in `2.13`.
+    """Return the Maven coordinates of the runtime for `spark`, or None if no runtime fits.
 
-    None without one.
+    `spark` is a version such as `4.0.0`, `scala` one such as `2.13`.
     """
     minor = _minor(spark)
     if scala not in _SCALAS.get(minor, ()):
@@ -26,9 +26,9 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """The Spark that a runtime is made for, if it is not this Spark; None if it fits.
+    """Return the Spark that a runtime is made for, if it is not this Spark; None if it fits.
 
-    `runtime` is a file or coordinates; of one whose name does not say it, nothing is known.
+    `runtime` is a file or coordinates. Also returns None if that name does not show the Spark.
     """
     match = _MADE_FOR.search(runtime)
     if match is None or match.groups() == (_minor(spark), scala):
@@ -37,7 +37,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Name the versions of Spark that have a runtime."""
+    """Return the versions of Spark that have a runtime, as text."""
     *earlier, last = _SCALAS
     return f"{', '.join(earlier)} and {last}"
 

@@ -1,4 +1,4 @@
-"""The Spark that pyspark will start, as its files show."""
+"""The Spark that pyspark will start, according to its files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TRIMMED: Final = "".join(chr(code) for code in range(33) if chr(code) not in "\
 
 
 def spark_homes() -> tuple[Path, ...]:
-    """Return `$SPARK_HOME`, then the Spark inside pyspark: those that exist.
+    """Return `$SPARK_HOME` if it is set, then the Spark inside pyspark if that is installed.
 
-    pyspark itself starts the first of them, whatever is in it.
+    pyspark itself starts the first of them, whatever it contains.
     """
     named = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
@@ -50,7 +50,7 @@ class Installation:
     def find(cls) -> Installation:
         """Return `$SPARK_HOME`, or the Spark inside pyspark.
 
-        Raises SettingsError without one, or if it is older than 3.5.
+        Raises SettingsError if no Spark is found, or if it is older than 3.5.
         """
         homes = spark_homes()
         if not homes:
@@ -85,7 +85,7 @@ class Installation:
 
     @property
     def newest_java(self) -> int | None:
-        """The newest Java this Spark starts on; None when no limit is known."""
+        """The newest Java this Spark starts on, or None if no limit is known."""
         for jar in self.home.glob("jars/hadoop-client-api-*.jar"):
             match = _HADOOP.fullmatch(jar.name)
             if match and tuple(map(int, match.groups())) < _HADOOP_FOR_JAVA_23:
@@ -94,23 +94,23 @@ class Installation:
 
     @property
     def has_connector(self) -> bool:
-        """True if somebody put the connector among Spark's own jars."""
+        """True if the connector is among Spark's own jars."""
         return any(self.home.glob(f"jars/{CONNECTOR}_*.jar"))
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """Return what Spark reads from a file such as `spark-defaults.conf`; nothing without a file.
+    """Return the settings that Spark reads from a file such as `spark-defaults.conf`.
 
-    Raises SettingsError when it is there and cannot be read.
+    The result is empty if the file does not exist. Raises SettingsError if it cannot be read.
     """
-    import javaproperties  # noqa: PLC0415  # who only listens does not need it
+    import javaproperties  # noqa: PLC0415  # a program that only listens does not need it
 
     try:
-        with file.open(encoding="utf-8") as text:  # as Spark does; of bytes it would be Latin-1
+        with file.open(encoding="utf-8") as text:  # as Spark does; bytes would be read as Latin-1
             settings = javaproperties.load(text)
     except FileNotFoundError:
         return {}
-    except javaproperties.InvalidUEscapeError:  # which quotes a part of the value: not shown
+    except javaproperties.InvalidUEscapeError:  # its text quotes a part of the value: not shown
         raise SettingsError(
             f"{file} cannot be read: a \\u in it is not followed by four hexadecimal digits",
             fix="Write a backslash as \\\\",

@@ -1,4 +1,4 @@
-"""The software on this machine, from its files; starts no JVM except `java -version`."""
+"""Reads from files what software this machine has; starts no JVM except `java -version`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYSPARK: Final = ("pyspark", "pyspark-client")
 
 
 def read_local_facts() -> LocalFacts:
-    """Gather the facts. Missing or wrong parts are among them; raises nothing."""
+    """Return the facts, including missing or wrong parts; raises nothing."""
     facts: dict[str, Any] = {
         "version": __version__,
         "python": platform.python_version(),
@@ -49,7 +49,7 @@ def _of_spark(spark: Installation) -> dict[str, Any]:
     jars = spark.home / "jars"
     try:
         settings = installation.read_settings(spark.home / "conf" / "spark-defaults.conf")
-    except SettingsError:  # Spark itself will say so, when it starts
+    except SettingsError:  # Spark itself reports it when it starts
         settings = {}
     packages = re.split(r"[\s,]+", settings.get(_PACKAGES, ""))
     return {

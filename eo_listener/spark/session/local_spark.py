@@ -1,4 +1,4 @@
-"""A Spark of a command's own, in this process and without a cluster, by which tables are read."""
+"""A Spark with which a command reads tables, in this process and without a cluster."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _OWN: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.databricks.delta.snapshotPartitions": "2",  # else 50 tasks, whatever the table
-    # Settings of a cluster's defaults that make every application start or write something, a
-    # listener of ours too.
+    # Settings of a cluster's defaults that make every application start or write something, such as
+    # a listener of eo_listener.
     "spark.eventLog.enabled": "false",
     "spark.extraListeners": "",
     "spark.plugins": "",
@@ -49,15 +49,15 @@ _FOREIGN_VARIABLES: Final = (
     "SPARK_CONNECT_MODE_ENABLED",
 )
 """Settings that point to the JVM of another driver, or to a Spark Connect server."""
-_WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where the command is run
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where the command runs
 
 
 class LocalSpark:
     """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
 
-    Missing parts are added, as `configure` does. It starts no query. `settings` take precedence
-    over those of this class, and these over spark-defaults.conf. `announce` is called before Spark
-    starts, which takes long.
+    It adds missing parts as `configure` does, and starts no query. `settings` take precedence over
+    the settings of this class, and these over spark-defaults.conf. It calls `announce` before it
+    starts Spark, which takes long.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class LocalSpark:
         self._folder: TemporaryDirectory[str] | None = None
 
     def session(self) -> SparkSession:
-        """Return it. Raises SettingsError, JavaError, and JvmError if Spark does not start.
+        """Return the session.
 
-        If it did not start, it is not tried for the next table.
+        Raises SettingsError, JavaError, and JvmError if Spark does not start. Later calls raise the
+        same JvmError, and do not try again.
         """
         if self._failure is not None:
             raise self._failure
@@ -88,7 +89,7 @@ class LocalSpark:
         return self._session
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop the session, and remove its temporary folder."""
         logging.getLogger().removeFilter(_is_no_interruption)
         session, self._session = self._session, None
         if session is not None:
@@ -103,7 +104,7 @@ class LocalSpark:
 
         from eo_listener.spark.jvm.calls import FAILURES  # noqa: PLC0415  # which imports py4j
 
-        for name in _FOREIGN_VARIABLES:  # it would be used in place of one of our own, and stopped
+        for name in _FOREIGN_VARIABLES:  # else the named JVM or server would be used, and stopped
             os.environ.pop(name, None)
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="eo-listener-")
@@ -129,9 +130,9 @@ class LocalSpark:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Keep py4j from logging, with a traceback, that Java was asked when Ctrl-C came.
+    """Return False for py4j's log records, with a traceback, of calls that Ctrl-C interrupted.
 
-    Any other reason why Java did not answer is raised, too.
+    If a call fails for any other reason, py4j raises that too.
     """
     text = str(record.msg)
     return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
@@ -139,10 +140,10 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _own_output() -> Iterator[None]:
-    """Give a JVM that starts standard error for both of its outputs.
+    """Give a JVM that starts in this block standard error for both of its outputs.
 
-    The output of its loggers is not part of a command's document; and whoever reads that to its end
-    would wait for the JVM too.
+    The output of its loggers is not part of a command's output; and a program that reads that to
+    its end would wait for the JVM too.
     """
     sys.stdout.flush()
     output = os.dup(1)
@@ -156,10 +157,10 @@ def _own_output() -> Iterator[None]:
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """Keep what Ctrl-C does. Raises KeyboardInterrupt for whatever is raised after one.
+    """Keep the handler of Ctrl-C. Raises KeyboardInterrupt for any error after a Ctrl-C.
 
-    pyspark's handler asks a Spark that is answering, which fails, or that may be closed by then. A
-    JVM that has not started yet, which may download for minutes, is ended.
+    pyspark's own handler calls a Spark that is answering, which fails, or that may be closed by
+    then. A JVM that has not started yet, which may download for minutes, is killed.
     """
     handler = signal.getsignal(signal.SIGINT)
     with _signals() as arrived:
@@ -167,7 +168,7 @@ def _own_ctrl_c() -> Iterator[None]:
             yield
         except BaseException as error:
             for frame, _ in traceback.walk_tb(error.__traceback__):
-                process = frame.f_locals.get("proc")  # of launch_gateway, which forgets it
+                process = frame.f_locals.get("proc")  # of launch_gateway, which does not keep it
                 if isinstance(process, Popen):
                     process.kill()
                     process.wait()
@@ -181,7 +182,7 @@ def _own_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bytes]]:
-    """Return which signals have come so far, whatever their handlers did."""
+    """Yield a function that returns the signals that came, whatever their handlers did."""
     read, written = socket.socketpair()
     with read, written:
         for end in (read, written):

@@ -37,14 +37,14 @@ _CONF: Final = ("--conf", "-c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitArguments:
-    """Options with their values (None for a switch), and what follows them."""
+    """Options with their values (None for a switch), and the arguments after them."""
 
     options: tuple[tuple[str, str | None], ...] = ()
     rest: tuple[str, ...] = (SHELL,)
 
     @classmethod
     def parse(cls, text: str) -> SubmitArguments:
-        """Read them as Spark does. Raises SettingsError when they cannot be split."""
+        """Read the arguments as Spark does. Raises SettingsError if they cannot be split."""
         try:
             tokens = shlex.split(text)
         except ValueError as error:
@@ -68,16 +68,16 @@ class SubmitArguments:
         return cls(options=tuple(options), rest=tuple(tokens) or (SHELL,))
 
     def render(self) -> str:
-        """Write them so that `parse` reads the same."""
+        """Return the text from which `parse` reads the same arguments."""
         words = [word for option in self.options for word in option if word is not None]
         return shlex.join([*words, *self.rest])
 
     def value(self, option: str) -> str | None:
-        """The value of an option; Spark takes the last one."""
+        """Return the value of an option: the last one, as Spark does."""
         return dict(self.options).get(option)
 
     def setting(self, key: str) -> str | None:
-        """Return the value of a setting: from its own option, or the last `--conf` of it."""
+        """Return the value of a setting: from its own option, or its last `--conf`."""
         own = self.value(OPTIONS[key]) if key in OPTIONS else None
         if own is not None:
             return own
@@ -85,7 +85,7 @@ class SubmitArguments:
         return values[-1].partition("=")[2] if values and values[-1] is not None else None
 
     def with_setting(self, key: str, value: str) -> SubmitArguments:
-        """Say it once, in the form that wins."""
+        """Return the arguments with the setting once, in the form that wins."""
         own = OPTIONS.get(key)
         remaining = [
             (name, old) for name, old in self.options if name != own and not _names(name, old, key)

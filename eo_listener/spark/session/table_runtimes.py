@@ -1,4 +1,4 @@
-"""The settings of a Spark for Iceberg or Delta Lake tables, before it starts."""
+"""Reads the settings of a Spark for Iceberg or Delta Lake tables, before it starts."""
 
 from __future__ import annotations
 
