@@ -172,7 +172,7 @@ class GroupOutcome:
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError if any is missing; it names the partitions that moved and that did not."""
+        """Raise KafkaError if a partition is missing; it lists those that moved, and the others."""
         missing = self.missing
         if not missing:
             return
