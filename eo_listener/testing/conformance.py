@@ -42,7 +42,7 @@ _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 
 
 class SinkConformance:
-    """The tests of a sink: subclass it as `Test...`, and open a sink and read its target.
+    """The tests of a sink: subclass it as `Test...`, with methods for your sink and its target.
 
     `fault_points` and `fault_points_after` are the fault points that the sink reaches in each
     batch, before and after it commits, if a store can name them. Without `shared_ledger` each

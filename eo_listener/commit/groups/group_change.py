@@ -172,7 +172,7 @@ class GroupOutcome:
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError if a partition is missing; it lists those that moved, and the others."""
+        """Raise KafkaError, which lists the moved and the missing partitions, if any is missing."""
         missing = self.missing
         if not missing:
             return

@@ -67,7 +67,7 @@ class Worker:
 
     @contextmanager
     def groups(self, *, changes: bool = True) -> Iterator[ClusterState]:
-        """Hold the worker's lock, and give its groups, to offer positions or to ask about them.
+        """Yield the state of the worker's groups, under the worker's lock.
 
         The `with` block must be short. After it the worker's thread wakes up, if `changes` is set.
         """

@@ -103,7 +103,7 @@ class QueryRun:
 
     @property
     def is_polled(self) -> bool:
-        """True if to check it every few seconds: it follows its checkpoint, or may skip records."""
+        """True if it is checked every few seconds: it follows its checkpoint or skips losses."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
 
