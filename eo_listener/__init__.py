@@ -1,7 +1,7 @@
 """Knowing, and proving, where Spark Structured Streaming stands in Kafka.
 
-Public are the names in `__all__`, and what is documented of the packages in `PUBLIC`. All else may
-change in any version.
+The public API is the names in `__all__`, and the documented names of the packages in `PUBLIC`.
+Everything else may change in any version.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PUBLIC: Final = frozenset(
     }
 )
 
-# Loaded on first use: most need pyspark, which `eo-listener jar` and the like must not.
+# Imported on first use: most need pyspark, and commands such as `eo-listener jar` must not.
 _HOMES = {
     "DeltaSink": "eo_listener.sinks.delta",
     "IcebergSink": "eo_listener.sinks.iceberg",

@@ -8,11 +8,11 @@ import signal
 def main() -> None:
     """Run the command line.
 
-    Importing it takes a moment. A Ctrl-C in that moment ends the process as the system does, and
-    not with the traceback of whatever library is just being loaded.
+    Importing `cli` takes a moment. A Ctrl-C in that moment ends the process by the signal's default
+    action, without the traceback of the library that is being loaded.
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if usual:  # else it is ignored, as for what a shell has put into the background
+    if usual:  # else SIGINT is ignored, as in a process that a shell runs in the background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from eo_listener import cli  # noqa: PLC0415  # see above
 

@@ -1,6 +1,6 @@
-"""Events as frozen values that observers get; the log and the metrics are observers.
+"""The events that observers get, as frozen values; the log and the metrics are observers.
 
-No event holds a secret: a cluster is named by its bootstrap servers only.
+No event holds a secret: an event names a cluster by its bootstrap servers only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
-    """The group coordinator confirmed these offsets.
+    """The group coordinator confirmed `offsets`.
 
-    `seconds` is the time from the request to its answer; 0 if none was sent, because a sink had
-    committed the offsets in the transaction of their batch.
+    `seconds` is the time from the request to its answer; 0 if no request was sent, because a sink
+    had committed the offsets in the transaction of their batch.
     """
 
     cluster: str
@@ -37,7 +37,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """A commit, or a part of it, was not confirmed; the offsets are kept and committed again."""
+    """A commit, or a part of it, was not confirmed; its offsets are kept and committed again."""
 
     cluster: str
     group: str
@@ -46,7 +46,7 @@ class CommitFailed(Event):
     code: str
     """The error of the partition that is retried first."""
     cause: str
-    """Explains `code`; the likely causes once a temporary error has lasted a minute."""
+    """The meaning of `code`; once a temporary error has lasted a minute, its likely causes."""
     fix: str
     detail: str | None
     """The connection's own error text, if there is one."""
@@ -63,7 +63,7 @@ class CommitFailed(Event):
 
 
 class Refusal(Enum):
-    """Why offsets were not sent to Kafka at all."""
+    """The reason why offsets were not sent to Kafka at all."""
 
     BELOW_COMMITTED = "below what this driver has committed"
     BELOW_GROUP = "below what the group holds"
@@ -75,10 +75,11 @@ class Refusal(Enum):
 class CommitRefused(Event):
     """Offsets were not sent, because the group would then report a wrong position.
 
-    `offsets` are those that were refused. `obstacles` has the offset that each conflicts with: the
-    group's own, or the end of the log. `writer` committed the first of these, None when that is
-    unknown or was not eo_listener. With `BEYOND_LOG_END`, `offsets` may have been committed before
-    the log was truncated: they are not sent again until the log reaches them.
+    `offsets` are the refused offsets. `obstacles` has the offset with which each of them conflicts:
+    a greater offset of the group or of this driver, or the end of the log. `writer` committed the
+    first of the group's offsets; None if that is unknown, or was not eo_listener. With
+    `BEYOND_LOG_END`, `offsets` may have been committed before the log was truncated: they are not
+    sent again until the log reaches them.
     """
 
     cluster: str
@@ -93,9 +94,9 @@ class CommitRefused(Event):
 class ForeignCommit(Event):
     """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
 
-    `group_offsets` are those that the group holds, `own_offsets` those that were confirmed to this
-    driver, for the same partitions. `writer` committed the first of `group_offsets`, None if that
-    was not eo_listener. `zombie` is set when `writer` is another run of the same query.
+    `group_offsets` are the group's offsets, `own_offsets` the offsets that Kafka confirmed to this
+    driver, for the same partitions. `writer` committed the first of `group_offsets`; None if that
+    was not eo_listener. `zombie` is set if `writer` is another run of the same query.
     """
 
     cluster: str
@@ -108,9 +109,9 @@ class ForeignCommit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsetsMissing(Event):
-    """The group no longer holds offsets that were confirmed; they are committed again.
+    """The group no longer holds confirmed offsets, which eo_listener therefore commits again.
 
-    They expired, or somebody deleted them or the group.
+    The offsets expired, or somebody deleted them or the group.
     """
 
     cluster: str
@@ -136,9 +137,9 @@ class TopicRecreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitterFenced(Event):
-    """Another committer has taken over the group, and the broker refuses this one for good.
+    """Another committer has taken over the group, and the broker permanently refuses this one.
 
-    `offsets` are no longer committed; the successor commits. `code` is Kafka's error name.
+    This committer no longer commits `offsets`: its successor commits. `code` is Kafka's error name.
     """
 
     cluster: str
@@ -160,7 +161,7 @@ class CommitAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIgnored(Event):
-    """A source of a query is not committed. Emitted once for each run and source."""
+    """A source of a query is not committed. Emitted once for each run, source and problem."""
 
     query: str
     run_id: str
@@ -170,11 +171,11 @@ class SourceIgnored(Event):
     cause: str
     fix: str
     misconfigured: bool
-    """Set for a mistake to correct, not for a source without a group."""
+    """Set if a setting is wrong; not set for a source that just has no group."""
 
 
 class ViolationKind(Enum):
-    """How a batch does not continue where the one before it ended."""
+    """The way in which a batch does not continue where the previous batch ended."""
 
     GAP = "skipped"
     REPEAT = "already reported as done"
@@ -185,7 +186,7 @@ class ViolationKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One partition in which a batch does not continue the one before: offsets `start` to `until`.
+    """A break between two batches in one partition, at the offsets from `start` to `until`.
 
     For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both are the
     partition's last offset.
@@ -199,10 +200,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardViolation(Event):
-    """A batch does not continue where the one before it ended.
+    """A batch does not continue where the previous batch ended.
 
-    `source` is the index in the progress event's `sources`. `withheld` is set when this source is
-    no longer committed, until a restart with `guard="warn"`.
+    `source` is the index in the progress event's `sources`. `withheld` is set if this source is no
+    longer committed, until a restart with `guard="warn"`.
     """
 
     query: str
@@ -215,7 +216,7 @@ class GuardViolation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressEventsMissed(Event):
-    """Progress events of the batches between these two never arrived, so they were not checked."""
+    """No progress event arrived for the batches between these two, so they were not checked."""
 
     query: str
     run_id: str
@@ -239,8 +240,8 @@ class ProgressEventsDuplicated(Event):
 class QueryModeDetected(Event):
     """The query's execution mode affects what its group shows. Emitted once for each run.
 
-    `mode` is Spark's name for it (asynchronous progress tracking, continuous or real-time
-    processing), `effect` what it changes.
+    `mode` is Spark's name for the mode (asynchronous progress tracking, continuous or real-time
+    processing), `effect` what the mode changes.
     """
 
     query: str
@@ -253,8 +254,8 @@ class QueryModeDetected(Event):
 class SourceProgressed:
     """The end of one Kafka source in a batch, and the end of its logs when the batch was planned.
 
-    `source` is the index in the progress event's `sources`; `cluster` is None when the source is
-    not committed. `log_ends` is None when Spark did not read them, as for a repeated batch.
+    `source` is the index in the progress event's `sources`; `cluster` is None if the source is not
+    committed. `log_ends` is None if Spark did not read the log ends, as for a repeated batch.
     """
 
     source: int
@@ -267,7 +268,7 @@ class SourceProgressed:
 class QueryProgressed(Event):
     """Spark has completed a batch and recorded it in the checkpoint.
 
-    Batches that complete in quick succession are reported once, for the newest.
+    For batches that complete in quick succession there is one event, for the newest batch.
     """
 
     query: str
@@ -279,11 +280,11 @@ class QueryProgressed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReported(Event):
-    """Spark has sent something of a query: its start, the end of a batch, or that it has no data.
+    """Spark has reported that a query started, ended a batch, or has no data.
 
-    The last comes every `spark.sql.streaming.noDataProgressEventInterval` (10 s). A query that
-    sends nothing is in the middle of a batch, or hangs. Not emitted of a query that runs by
-    continuous processing, which sends nothing.
+    Spark reports the lack of data every `spark.sql.streaming.noDataProgressEventInterval` (10 s). A
+    query without reports is in the middle of a batch, or hangs. Not emitted for a query in
+    continuous processing, about which Spark reports nothing.
     """
 
     query: str
@@ -304,7 +305,7 @@ class RunGroupsChanged(Event):
 class PartitionsShared(Event):
     """Several sources read the same partitions for one group, so the lowest offset is committed.
 
-    Emitted once. `readers` names the sources: `query, source index`.
+    Emitted once. `readers` names the queries, or the sources of one query: `query, source index`.
     """
 
     cluster: str
@@ -318,33 +319,33 @@ class BatchApplied(Event):
     """A sink has committed the rows of a batch together with their offsets."""
 
     query: str
-    """The name in the ledger."""
+    """The query's name in the ledger."""
     run_id: str
     batch_id: int
     sink: str
     """The sink's label."""
     rows: int | None
-    """None, as `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
-    ledger. With a transaction for each partition both lack the rows of a task that Spark repeated
-    for that reason.
+    """None, like `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
+    ledger. With a transaction for each partition, neither number includes the rows of a task that
+    Spark repeated for that reason.
     """
     dead_letters: int | None
     ranges: Mapping[TopicPartition, OffsetRange]
-    """The offsets applied; those of BATCHES stand for sources other than Kafka."""
+    """The applied offsets; the pseudo-partition BATCHES stands for sources other than Kafka."""
     replayed: Mapping[TopicPartition, OffsetRange]
     """The offsets that the sink already had."""
     gaps: Mapping[TopicPartition, OffsetRange]
     """Lost offsets that `on_gap="accept"` accepted."""
     skipped: Mapping[TopicPartition, OffsetRange]
-    """The offsets before the start of a ledger that `on_first="accept"` let begin in mid-stream,
-    lost or not.
+    """The offsets, lost or not, before the start of a ledger that began in mid-stream because of
+    `on_first="accept"`.
     """
     attempts: int
-    """The number of writes."""
+    """The number of attempts to write the batch."""
     seconds: float
     """The time since the start of the batch."""
     unexpected: tuple[UnexpectedRecords, ...] = ()
-    """Records that a sink without transactions has found in its target, and which stopped no
+    """Unexpected records that a sink without transactions found in its target, and that stopped no
     batch.
     """
 
@@ -382,15 +383,15 @@ class BatchFailed(Event):
     """A batch failed in exactly_once, and the query fails with the same error."""
 
     query: str
-    """Empty, as `run_id`, if it was not known yet."""
+    """Empty, like `run_id`, if it was not known yet."""
     run_id: str
     batch_id: int
     sink: str | None
-    """The sink's label, None if the error is not about one sink."""
+    """The sink's label, or None if the error is not about one sink."""
     error: str
     """The class of the error."""
     problem: str
-    """The error's text, but not for an error of the user's code or a library, which may hold data.
+    """The error's text; replaced for an error of the user's code or a library, as it may hold data.
     """
     cause: str | None
     fix: str | None
@@ -405,19 +406,19 @@ class InternalError(Event):
 
 
 Observer = Callable[[Event], None]
-"""Called with every event, on the thread on which it happened; it must return quickly."""
+"""A function that gets every event, on the thread on which it happened; it must return quickly."""
 
 logger = logging.getLogger("eo_listener")
 
 
 class Observers:
-    """The observers of one listener, follower or sink function, in their order; for any thread."""
+    """The observers of one listener, follower or sink function, in order. Thread-safe."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def notify(self, event: Event) -> None:
-        """Call every observer with an event; one that raises does not keep it from the others."""
+        """Call every observer with `event`, even if one of them raises an error."""
         for observer in self._observers:
             try:
                 observer(event)

@@ -1,4 +1,4 @@
-"""Events in, commits out: what the listener and the bridge both call."""
+"""The service that the listener and the bridge call: it takes events and commits offsets."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ logger = logging.getLogger("eo_listener")
 class CommitService:
     """The tracker and the committer of one driver, wired by its settings.
 
-    `queries` answers for running queries; `observers` get every event, after the log; `shim_client`
-    does in the JVM what needs Java, if there is one. Every method but those with a deadline returns
+    `queries` reads running queries; `observers` get every event, after the log; `shim_client`, if
+    there is one, does in the JVM what needs Java. Every method without a deadline returns
     immediately. Raises SettingsError.
     """
 
@@ -49,7 +49,7 @@ class CommitService:
         self._mode, self._shim_client = settings.mode.value, shim_client
         check(settings.kafka, self._mode)
         routing = replace(settings.routing, gssapi=has_gssapi())
-        self._clusters: dict[str, Cluster] = {}  # those in use, by the name that events give them
+        self._clusters: dict[str, Cluster] = {}  # the clusters in use, by their name in events
         self._own_observers = tuple(self._open_observers(settings))
         everybody = Observers(EventLogger(), *self._own_observers, *observers)
         self._committer = Committer(self._open, observers=everybody, policy=settings.policy)
@@ -66,7 +66,7 @@ class CommitService:
         if settings.metrics_port is not None:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)
-            except UnavailableError as error:  # nobody is served by offsets that stay behind too
+            except UnavailableError as error:  # it would not help if offsets stayed behind too
                 logger.warning("%s; committing continues without metrics", str(error).rstrip("."))
         if settings.preflight:
             yield StartCheck(
@@ -78,18 +78,18 @@ class CommitService:
         return open_cluster(cluster, self._mode, self._shim_client)
 
     def _properties(self, name: str) -> Mapping[str, str] | None:
-        """Return librdkafka's properties for a cluster; None if it cannot reach it, or not yet."""
+        """Return librdkafka's properties for a cluster, or None if it is not open or needs Java."""
         cluster = self._clusters.get(name)
         if cluster is None or cluster.client == "java":
             return None
         return librdkafka_properties(cluster, self._shim_client)
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """A run has begun."""
+        """Pass on that a run has begun."""
         self._tracker.put(Started(query_id, run_id, name))
 
     def progressed(self, text: str) -> None:
-        """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+        """Pass on that a batch has ended; `text` is the JSON of its StreamingQueryProgress."""
         fault_point("listener.progress")
         try:
             self._tracker.put(Progress.parse(text))
@@ -97,24 +97,24 @@ class CommitService:
             self._tracker.put(error)
 
     def idle(self, run_id: str) -> None:
-        """A run had nothing to do."""
+        """Pass on that a run had nothing to do."""
         self._tracker.put(Idle(run_id))
 
     def ended(self, run_id: str) -> None:
-        """A run has ended."""
+        """Pass on that a run has ended."""
         self._tracker.put(Ended(run_id))
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all that is durable is committed, or the monotonic clock passes `deadline`."""
+        """Wait until all durable offsets are committed, or the monotonic time is `deadline`."""
         routed = self._tracker.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:
-        """Commit what is left until `deadline`, close everything, and name what is lost."""
+        """Commit what is left until `deadline`, close everything, and report what is lost."""
         self._tracker.close(deadline)
         self._committer.close(_left(deadline))
         for observer in self._own_observers:

@@ -1,4 +1,4 @@
-"""The listener that users add: it wires Spark's events to the committer."""
+"""The listener that users add: it passes Spark's events to the committer."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ logger = logging.getLogger("eo_listener")
 
 _DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
 # Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
-# what nobody refers to could not be closed at the end of the program.
+# a listener without references could not be closed at the end of the program.
 _open: set[OffsetCommitListener] = set()
 
 
 class _ConnectRuns:
-    """The runs that Spark Connect reported: only the end of one says that all its events are in."""
+    """The live runs that Spark Connect reported: only a run's end proves that all events came."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._open: set[str] = set()
 
     def began(self, run_id: str) -> None:
-        """A run is there; returns at once."""
+        """Record that a run has begun; returns at once."""
         with self._changed:
             self._open.add(run_id)
 
     def ended(self, run_id: str) -> None:
-        """A run is over, and its last event was before this; returns at once."""
+        """Record that a run has ended, after its last event; returns at once."""
         with self._changed:
             self._open.discard(run_id)
             self._changed.notify_all()
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to that many seconds until all runs are over; return True if they are."""
+        """Wait at most `timeout` seconds until all runs have ended; return True if they have."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, timeout)
 
@@ -78,30 +78,31 @@ class OffsetCommitListener(StreamingQueryListener):
 
     After each batch that Spark has made durable, the end offsets of its Kafka sources are
     committed to the group that the source option `kafka.consumer.commit.groupid` (or
-    `eo.commit.group`) names. A source without a group is left alone.
+    `eo.commit.group`) names. The listener does not commit a source without a group.
 
-    `groups` names groups from outside, and takes precedence over the options: `{"query": "group"}`,
-    or `{"query": {"topic": "group", "*": "group of the rest"}}`; a query by its name or id.
-    `group_template` is for sources with neither: a text with `{query_name}`, `{query_id}` or
-    `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) take precedence over the
-    sources' own settings.
+    `groups` names groups in the program, and takes precedence over the options:
+    `{"query": "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the
+    query's name or id. `group_template` is for sources with neither: a text with `{query_name}`,
+    `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) take
+    precedence over the sources' own settings.
 
-    `mode` is how the commits are made: "simple" (no member, not fenced), "member" (a live, fixed
-    member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` says
-    what happens when a batch does not continue where the one before it ended: "withhold" commits
-    that source no more, until a restart with "warn". `on_rewind` says what happens when a query
-    is to be committed below what its group holds: "refuse", or "allow", recorded in the commit's
-    metadata. `recommit_interval` is how often, in seconds, all offsets are committed again, so
-    that they do not expire.
+    `mode` is how the listener commits: "simple" (no member, not fenced), "member" (a live, fixed
+    member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` decides
+    what happens if a batch does not continue where the previous batch ended: "withhold" stops
+    committing that source until a restart with "warn". `on_rewind` decides what happens if a query
+    is to be committed below its group's offsets: "refuse" it, or "allow" it and record it in the
+    commit's metadata. `recommit_interval` is the time, in seconds, after which all offsets are
+    committed again, so that they do not expire.
 
-    `observers` are called with every event of `eo_listener.events`, on the thread that
-    it occurred on.
-    `flush_timeout` is how long `close`, and the end of the program, wait for Kafka, in seconds.
-    `preflight=False` leaves out the check of rights, groups and settings at the start, which a
-    process of its own makes. `metrics_port` serves numbers for Prometheus, on `metrics_address`.
+    `observers` are called with every event of `eo_listener.events`, on the thread on which the
+    event occurred. `flush_timeout` is how long `close`, and the end of the program, wait for Kafka,
+    in seconds. `preflight=False` leaves out the check of rights, groups and settings at the start,
+    which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
+    `metrics_address`.
 
-    Nothing here blocks, slows or fails a query: commits are made by threads of their own, kept
-    and repeated while Kafka is away. Raises SettingsError for settings that cannot be used.
+    The listener does not block, slow down or fail a query: its own threads commit, and keep and
+    repeat commits while Kafka is unavailable. Raises SettingsError for settings that cannot be
+    used.
     """
 
     def __init__(
@@ -149,34 +150,35 @@ class OffsetCommitListener(StreamingQueryListener):
         _open.add(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the id. This is Spark Connect: classic PySpark comes through `_jlistener`."""
+        """Record the run; only Spark Connect calls this, classic PySpark uses `_jlistener`."""
         self._connect_runs.began(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the event's JSON; returns at once."""
+        """Pass on the event's JSON; returns at once."""
         self._connect_runs.began(str(event.progress.runId))
         self._service.progressed(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the run's id; returns at once."""
+        """Pass on that the run is idle; returns at once."""
         self._service.idle(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Take the run's id; returns at once."""
+        """Pass on that the run has ended; returns at once."""
         self._service.ended(str(event.runId))
         self._connect_runs.ended(str(event.runId))
 
     @property
     def _jlistener(self) -> Any:
-        """The object that classic PySpark registers in the JVM; pyspark's own costs 80 calls an
-        event.
+        """The object that classic PySpark registers in the JVM.
+
+        pyspark's own object would make 80 calls for each event.
         """
         return None if self._driver is None else self._driver.listener(self._service)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all that Spark has processed so far is committed; say whether it is.
+        """Wait until everything that Spark has processed is committed; return True if it is.
 
-        At most `timeout` seconds (default: `flush_timeout`). Not to be called from a listener.
+        Waits at most `timeout` seconds (default: `flush_timeout`). Do not call it from a listener.
         """
         wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
         deadline = time.monotonic() + wait
@@ -184,10 +186,10 @@ class OffsetCommitListener(StreamingQueryListener):
         return self._service.flush(deadline) and drained
 
     def close(self) -> None:
-        """Commit what is left, stop threads, close connections; also done at program end.
+        """Commit what is left, stop threads, close connections; also called at the program's end.
 
-        Waits at most `flush_timeout` seconds and a little; what could not be confirmed by then is
-        named in the log and as CommitAbandoned. Idempotent.
+        Waits at most `flush_timeout` seconds and a little; the log and CommitAbandoned report
+        offsets that are still unconfirmed then. Idempotent.
         """
         self._close(time.monotonic() + self._flush_timeout)
 
@@ -213,7 +215,7 @@ def _left(deadline: float) -> float:
 
 
 def _driver() -> Driver | None:
-    """The JVM of this process; None with `pyspark-client`, which is for Spark Connect alone."""
+    """Return this process's JVM, or None with `pyspark-client`, which is for Spark Connect only."""
     if find_spec("py4j") is None:
         return None
     from eo_listener.spark.jvm.driver import Driver  # noqa: PLC0415  # needs py4j
@@ -223,7 +225,7 @@ def _driver() -> Driver | None:
 
 @atexit.register
 def _close_all() -> None:
-    """Close every listener, in the time of the one that waits longest."""
+    """Close every listener, all within the longest of their `flush_timeout`s."""
     listeners = list(_open)
     timeouts = [listener._flush_timeout for listener in listeners]  # noqa: SLF001  # our own
     deadline = time.monotonic() + max(timeouts, default=0.0)
@@ -236,7 +238,7 @@ def _close_all() -> None:
 
 
 class NoQueries:
-    """The `QueryReader` of a Spark Connect client, whose queries run elsewhere: it knows none."""
+    """The `QueryReader` of a Spark Connect client: it can read no query, as they run elsewhere."""
 
     def options(self, query_id: str, run_id: str) -> NoReturn:  # noqa: ARG002  # the protocol's
         """Raise JvmError."""
@@ -250,4 +252,4 @@ class NoQueries:
     mode = position = has_ended = options
 
     def forget(self, run_id: str) -> None:
-        """Nothing was held of it."""
+        """Do nothing: it holds nothing about a run."""

@@ -36,10 +36,10 @@ _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a listener; the arguments of `OffsetCommitListener` say what each means.
+    """The settings of a listener; `OffsetCommitListener` explains the arguments of the same names.
 
     `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
-    `bridge_timeout` is how long the bridge may be silent before the JVM starts another.
+    `bridge_timeout` is how long the bridge may be silent before the JVM starts another bridge.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
@@ -81,7 +81,7 @@ class Settings:
         on_rewind: str = "refuse",
         **settings: Any,
     ) -> Settings:
-        """Build from what a program gives, choices by their names. Raises SettingsError."""
+        """Build settings from a program's arguments, with choices by name. Raises SettingsError."""
         if not isinstance(kafka, Mapping):
             raise SettingsError(
                 f"kafka must be a mapping, got {type(kafka).__name__}",
@@ -106,9 +106,9 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, str]) -> Settings:
-        """Build from Spark's configuration, of which `spark.eo.*` counts.
+        """Build settings from the keys `spark.eo.*` of Spark's configuration.
 
-        Raises SettingsError, which names the key; a key that is not known is one too.
+        Raises SettingsError, which names the key, also for an unknown key.
         """
         arguments: dict[str, Any] = {}
         kafka: dict[str, str] = {}
@@ -127,7 +127,7 @@ class Settings:
 
     @property
     def routing(self) -> GroupRouting:
-        """The groups of each query. Raises SettingsError for an unusable group."""
+        """The settings for groups and clusters. Raises SettingsError for an unusable group."""
         names = GroupNames(
             groups=self.groups,
             template=self.group_template,
@@ -144,7 +144,7 @@ class Settings:
 def require_texts(properties: Mapping[Any, Any]) -> None:
     """Raise SettingsError, which quotes no value, for properties that are not strings.
 
-    confluent-kafka's own callbacks are functions.
+    Functions are allowed as values: they are confluent-kafka's callbacks.
     """
     for name, value in properties.items():
         if not isinstance(name, str) or not (isinstance(value, str) or callable(value)):
@@ -210,7 +210,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
     "metrics.port": ("metrics_port", _number),
     "metrics.address": ("metrics_address", _text),
 }
-_OTHERS: Final = frozenset({"python"})  # read in the JVM, before there is a Python to read it
+_OTHERS: Final = frozenset({"python"})  # the JVM reads it, before it starts Python
 
 
 def _refuse(key: str) -> None:

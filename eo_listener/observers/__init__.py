@@ -1,1 +1,1 @@
-"""Events as lines of the log, and as metrics for Prometheus."""
+"""Observers that write events to the log, and count them for Prometheus and OpenTelemetry."""

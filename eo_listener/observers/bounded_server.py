@@ -15,10 +15,10 @@ from typing import Any, Final
 
 _SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
 _LONGEST: Final = 30.0  # seconds after which it is closed in any case
-_LATE: Final = 0.1  # seconds without a whole request, after which another may take its place
+_LATE: Final = 0.1  # seconds without a whole request, after which another connection may replace it
 _MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
 _REQUEST: Final = 16 * 1024  # bytes of a request, its headers included
-_POLL: Final = 0.1  # seconds between two checks for what is to be closed
+_POLL: Final = 0.1  # seconds between two checks for connections to close
 
 _TOO_MANY: Final = (
     b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\r\n"
@@ -29,8 +29,9 @@ logger = logging.getLogger("eo_listener")
 
 
 class _BoundedRequest:
-    """A client's request line, as http.server reads it. Raises LineTooLong, which is answered with
-    431.
+    """The stream of a client's request, of at most `_REQUEST` bytes.
+
+    Raises LineTooLong beyond them, which http.server answers with status 431.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -59,26 +60,25 @@ class BoundedHandler(BaseHTTPRequestHandler):
     server: BoundedServer
 
     def setup(self) -> None:
-        """Limit what is read."""
+        """Limit the size of the request."""
         super().setup()
         self.rfile: Any = _BoundedRequest(self.rfile)
 
     def parse_request(self) -> bool:
-        """Read the request; from then on nobody takes its place."""
+        """Read the request; from then on no other connection replaces it."""
         whole = super().parse_request()
         if whole:
             self.server.keep(self.request)
         return whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's
-        """Print nothing: who asks for what is nobody's news."""
+        """Print nothing: a request is not worth a line."""
 
 
 class BoundedServer(ThreadingHTTPServer):
     """Answers requests, each on a thread of its own that ends with the answer.
 
-    Its log lines and its thread have the `name`. Raises OSError if the address cannot be listened
-    on.
+    Its log lines and its thread have the `name`. Raises OSError if it cannot listen on the address.
     """
 
     daemon_threads = True
@@ -100,16 +100,16 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port, also if any free port was requested."""
+        """The port on which it listens, also if any free port was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
-        """Bind; HTTPServer's own asks a name server for the host's name, which may take long."""
+        """Bind to the address; HTTPServer also looks up the host's name, which may take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # the library's
-        """Refuse one too many, unless another has kept its request back for long."""
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
+        """Refuse a connection beyond the limit, unless it can replace a slow one."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()
@@ -120,7 +120,7 @@ class BoundedServer(ThreadingHTTPServer):
         return free
 
     def _close_slowest(self) -> None:
-        """Make room for one, so that clients who send a byte now and then lock nobody out."""
+        """Make room for a connection, so that clients that send too slowly lock nobody out."""
         since, slowest = min(
             ((self._open[request], request) for request in self._asking),
             key=lambda entry: entry[0],
@@ -132,28 +132,28 @@ class BoundedServer(ThreadingHTTPServer):
             _wake(slowest)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin to answer, and note since when."""
+        """Begin to answer a request, and record the time."""
         with self._open_lock:
             self._open[request] = time.monotonic()
             self._asking.add(request)
         super().process_request(request, client_address)
 
     def keep(self, request: Any) -> None:
-        """Its request is there as a whole."""
+        """Record that a connection has sent its whole request."""
         with self._open_lock:
             self._asking.discard(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """It was answered, or given up."""
+        """Close a connection that was answered or given up."""
         with self._open_lock:
             self._open.pop(request, None)
             self._asking.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close what takes too long: one that sends a byte now and then is never silent.
+        """Close connections that take too long: one that sends a byte now and then is never silent.
 
-        Called by `serve_forever` again and again.
+        `serve_forever` calls this again and again.
         """
         until = time.monotonic() - _LONGEST
         with self._open_lock:
@@ -161,11 +161,11 @@ class BoundedServer(ThreadingHTTPServer):
                 if since < until:
                     _wake(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # the library's
-        """A client that hung up is no news; socketserver would print a traceback of it."""
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # override
+        """Log an error, at DEBUG if the client hung up; socketserver would print a traceback."""
         fault = sys.exc_info()[1]
         level = logging.DEBUG if isinstance(fault, OSError) else logging.ERROR
-        # Not the whole of it: one of UnicodeEncodeError holds all the numbers.
+        # Not the whole text: that of a UnicodeEncodeError holds all the numbers.
         logger.log(
             level,
             "%s: cannot answer a request: %s: %.200s",
@@ -175,7 +175,7 @@ class BoundedServer(ThreadingHTTPServer):
         )
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -188,6 +188,6 @@ class BoundedServer(ThreadingHTTPServer):
 
 
 def _wake(request: Any) -> None:
-    """End the connection; its thread then closes it."""
+    """Shut down a connection; its thread then closes it."""
     with contextlib.suppress(OSError):  # the other side has closed it
         request.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Events as log lines: each problem once, and again when it is over.
+"""Writes events as log lines: each problem once, and its end.
 
 A line has what happened with its values, the likely cause, and the fix.
 """
@@ -16,17 +16,17 @@ from eo_listener import events
 from eo_listener.errors import few
 from eo_listener.offsets import TopicPartition
 
-_REMEMBERED = 1000  # problems logged once each; of more, those that came last
-_OVER = 600.0  # seconds without a problem, after which it is over: when it returns it is news
+_REMEMBERED = 1000  # problems that count as logged already; the oldest are forgotten
+_OVER = 600.0  # seconds without a problem, after which it is logged again if it returns
 
-LONGEST = 2000  # characters of a line: what collects logs cuts or refuses longer ones
+LONGEST = 2000  # characters of a line: log collectors cut or refuse longer ones
 
 logger = logging.getLogger("eo_listener")
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """The errors that a group's commits suffer from, and since when."""
+    """The errors with which a group's commits fail, and the time of the first."""
 
     since: float
     causes: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -37,10 +37,10 @@ class _Trouble:
 class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
-    Failing commits are logged when that begins, again when the cause changes, and when it ends;
-    the single failures between are on level DEBUG. Refusals, other writers and internal errors are
-    logged once while they last, and again when they come back after ten minutes without. Memory is
-    bounded by the number of groups. `clock` is monotonic.
+    If commits fail, it logs the first failure, each new cause, and the end of the failures; the
+    failures in between are logged at DEBUG. Refusals, other writers and internal errors are logged
+    once while they last, and again if they come back after ten minutes. Memory is bounded by the
+    number of groups. `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,13 +82,13 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log a warning; on level DEBUG if the same was logged within ten minutes."""
+        """Log a warning; at DEBUG if the same problem was met within the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)
 
     def _is_new(self, key: Hashable) -> bool:
-        """Return True if this was not met for a while, and is to be logged."""
+        """Return True if `key` was not met within the last ten minutes; record it."""
         now, before = self._clock(), self._last_met.pop(key, None)
         self._last_met[key] = now
         while len(self._last_met) > _REMEMBERED:
@@ -102,7 +102,7 @@ class EventLogger:
             confirmed = event.offsets.keys()
             trouble.partitions -= confirmed
             # A cause is over when a partition that suffered from it has been committed: if it
-            # returns it is news, even if some other partition has been in trouble all the time.
+            # returns, it is logged again, even if another partition was failing all the time.
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
@@ -185,10 +185,10 @@ def _log_of_query(event: events.Event) -> None:
 
 
 def _say(level: int, text: str, *args: object) -> None:
-    """Write a line; one of many long names loses its middle, and keeps what to do."""
+    """Write a line; a line that is too long loses its middle, and keeps its fix."""
     if not logger.isEnabledFor(level):
         return
-    # The template goes along, by which tools tell lines apart; the values as they read now.
+    # Tools group lines by their template, so it is passed on; the values as they are now.
     values = tuple(arg if isinstance(arg, str | int | float) else str(arg) for arg in args)
     line = text % values
     if len(line) <= LONGEST:
@@ -282,7 +282,7 @@ def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
         f"{event.now}). Nothing more is committed for it; not committed: {event.offsets}. Fix: "
-        "restart the driver, and start the query with a new checkpoint: the present one is for "
+        "restart the driver, and start the query with a new checkpoint: the current one is for "
         "the old topic"
     )
 
@@ -339,8 +339,8 @@ def _batch_applied(event: events.BatchApplied) -> str:
         lost = sum(until - start for start, until in event.gaps.values())
         ranges = few(f"{tp} {gap}" for tp, gap in event.gaps.items())
         text += (
-            f'. {lost} offsets before or in it are lost, and on_gap="accept" accepted that: '
-            f'{ranges}. Fix: remove on_gap="accept", or the next gap is accepted as well'
+            f'. {lost} offsets before or in this batch are lost, and on_gap="accept" accepted '
+            f'that: {ranges}. Fix: remove on_gap="accept", or the next gap is accepted as well'
         )
     if event.skipped:
         ranges = few(f"{tp} {skipped}" for tp, skipped in event.skipped.items())

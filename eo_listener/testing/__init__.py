@@ -1,4 +1,4 @@
-"""Stand-ins that implement this package's protocols, for tests of what is built on them."""
+"""Stand-ins that implement this package's protocols, for tests of code that uses these."""
 
 from eo_listener.testing.memory_groups import Fault, MemoryGroups
 from eo_listener.testing.memory_queries import MemoryQueries

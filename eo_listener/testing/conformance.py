@@ -5,9 +5,9 @@
         def read_rows(self, target): ...  # what another connection sees
         def make_frame(self, rows): return self.spark.createDataFrame(rows, FRAME)
 
-Each test needs an empty store: make it in an autouse fixture. Transactions of single partitions
-(`per_partition`) are not covered by these tests. For pytest's own words about a failure call
-`pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
+Each test needs an empty store: make it in an autouse fixture. These tests do not
+cover transactions of single partitions (`per_partition`). To let pytest explain failed assertions,
+call `pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 
 
 class SinkConformance:
-    """Subclass it as `Test...`, and say how a sink is opened and its target read.
+    """The tests of a sink: subclass it as `Test...`, with methods for your sink and its target.
 
-    `fault_points` are those that the sink reaches in each batch, before it commits and after, if a
-    store can name them. Without `shared_ledger` each target has a ledger of its own.
+    `fault_points` and `fault_points_after` are the fault points that the sink reaches in each
+    batch, before and after it commits, if a store can name them. Without `shared_ledger` each
+    target has a ledger of its own.
     """
 
     fault_points: Sequence[str] = (
@@ -67,16 +68,14 @@ class SinkConformance:
         raise NotImplementedError
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read the durable rows in `target`, in any order; nothing if it does not exist."""
+        """Return the durable rows in `target`, in any order; no rows if it does not exist."""
         raise NotImplementedError
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """Make a frame of the type that the sink accepts, with the columns of
-        `made_up_entries.FRAME`.
-        """
+        """Make a frame of `rows` for the sink, with the columns of `made_up_entries.FRAME`."""
         raise NotImplementedError
 
-    # How the tests use it.
+    # Helpers of the tests.
 
     @contextmanager
     def opened(self, target: str = _TARGET) -> Iterator[Sink]:
@@ -95,7 +94,7 @@ class SinkConformance:
     def break_off(
         self, sink: Sink, entry: Entry, point: str, error: BaseException | None = None
     ) -> None:
-        """Apply `entry`, and have it killed, or fail so, at a point that it must reach."""
+        """Apply `entry`, and raise `error`, or Killed, at a point that the sink must reach."""
         error = error or Killed()
         with broken_off(point, error):
             try:
@@ -105,7 +104,7 @@ class SinkConformance:
         raise AssertionError(f"the sink does not reach {point}")
 
     def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
-        """Compare what is durable, as a newly opened sink reads it."""
+        """Assert that these rows and heads are durable, as a newly opened sink reads them."""
         with self.opened() as fresh:
             heads_now = dict(fresh.applied(query))
         assert heads_now == dict(heads), f"the ledger holds {heads_now}, not {dict(heads)}"
@@ -113,17 +112,17 @@ class SinkConformance:
         assert stored == sorted(rows), f"the target holds {stored}, not {sorted(rows)}"
 
     def check_refused(self, sink: Sink, entry: Entry) -> None:
-        """Let the sink refuse `entry` as another driver's."""
+        """Assert that the sink refuses `entry` because of another driver."""
         try:
             self.write(sink, entry, [(*_TP, 999, "refused")])
         except ForeignWriterError:
             return
         raise AssertionError(f"{sink.label} overwrote a head that had changed since it was read")
 
-    # The promises.
+    # The tests.
 
     def test_an_empty_store_has_no_heads(self) -> None:
-        """A ledger that does not exist yet is made, and empty, however often it is asked."""
+        """A ledger that does not exist yet is created, and is empty, however often it is read."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
             assert dict(sink.applied(QUERY)) == {}
@@ -137,7 +136,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_next_batch_follows(self) -> None:
-        """Heads move on, rows come to those before them, and equal rows are all kept."""
+        """Heads move on, new rows are added to the earlier rows, and equal rows are all kept."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -147,7 +146,7 @@ class SinkConformance:
         self.check(rows_of(first) * 2, heads_of(second))
 
     def test_a_batch_moves_its_own_heads_only(self) -> None:
-        """A head of a partition that a batch does not have stays as it is."""
+        """The head of a partition that is not in a batch does not change."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 3)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -158,7 +157,7 @@ class SinkConformance:
         self.check(rows, {**heads_of(first), **heads_of(second)})
 
     def test_a_large_batch_is_written_whole(self) -> None:
-        """More rows than come as one chunk, all of one partition."""
+        """A batch of one partition with more rows than a record batch holds is written whole."""
         entry = entry_of({}, {_TP: OffsetRange(0, _MANY)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -168,7 +167,7 @@ class SinkConformance:
         assert stored == sorted(rows_of(entry)), "the target holds other rows than the batch had"
 
     def test_heads_are_exact(self) -> None:
-        """Offsets and batches beyond 32 bits, and a topic id that is not known, come back so."""
+        """Offsets and batch ids beyond 32 bits, and an unknown topic id, come back unchanged."""
         ranges = {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)}
         entry = entry_of({}, ranges, batch_id=_FAR, topic_id=None)
         with self.opened() as sink:
@@ -177,7 +176,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_many_partitions(self) -> None:
-        """A batch of a thousand partitions moves each of them."""
+        """A batch of a thousand partitions moves the head of each."""
         ranges = {TopicPartition("wide", number): OffsetRange(0, 1) for number in range(1000)}
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -188,7 +187,7 @@ class SinkConformance:
         self.check([], heads_of(second))
 
     def test_a_batch_without_rows_moves_the_head(self) -> None:
-        """Records that were read and filtered out were applied too."""
+        """Records that were read and filtered out count as applied too."""
         entry = entry_of({}, {_TP: OffsetRange(0, 10)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -196,7 +195,7 @@ class SinkConformance:
         self.check([], heads_of(entry))
 
     def test_a_batch_without_ranges_marks_the_heads(self) -> None:
-        """A batch whose rows come from state alone is written, and the heads show that it was."""
+        """A batch whose rows come only from state is written, and the heads record it."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -214,7 +213,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_moved_head_is_not_overwritten(self) -> None:
-        """Another offset, batch, query id or run in the ledger, or a missing head, refuses all."""
+        """Nothing is written if a head has another offset, batch, query id or run, or is gone."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 2)})
         current = heads_of(first)
         ranges = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
@@ -252,7 +251,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
-        """Each query has heads of its own in a sink, and each sink of a store."""
+        """Each query has its own heads in a sink, and each sink its own heads in a store."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2)})
         yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
         with self.opened() as sink, self.opened("second") as second:
@@ -267,7 +266,7 @@ class SinkConformance:
         self.check([*rows_of(mine), *rows_of(yours)], heads_of(mine))
 
     def test_what_a_query_id_has_moved_is_found_under_any_name(self) -> None:
-        """Its heads in all sinks and queries of a store, and no others; the keys are the sinks'."""
+        """`moved_by` returns all heads of a query id, and no others, by sink and query."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 1)})
         old = entry_of({}, {_TP: OffsetRange(10, 11)}, query=HOSTILE[0])
         taken = entry_of(heads_of(mine), {_TP: OffsetRange(2, 3)})
@@ -283,7 +282,7 @@ class SinkConformance:
             }
 
     def test_names_are_data(self) -> None:
-        """Quotes, line ends, placeholders and SQL in any name or value come back as they were."""
+        """Quotes, line ends, placeholders and SQL in any name or value come back unchanged."""
         for word in HOSTILE:
             with self.opened(f"rows of {word}") as sink:
                 tp = TopicPartition(word, 3)
@@ -299,7 +298,7 @@ class SinkConformance:
             assert stored == sorted([*rows_of(entry), *rows_of(after)]), f"target {word!r}"
 
     def test_a_crash_before_the_commit_leaves_nothing(self) -> None:
-        """At each point before the commit a killed driver leaves neither rows nor heads."""
+        """A driver that is killed at any point before the commit leaves neither rows nor heads."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         with self.opened() as sink:
@@ -315,7 +314,7 @@ class SinkConformance:
         self.check([*rows_of(first), *rows_of(second)], heads_of(second))
 
     def test_a_failed_batch_leaves_the_sink_usable(self) -> None:
-        """After an error in the middle the same sink takes the same batch, once."""
+        """After an error in the middle of a batch the same sink writes the same batch, once."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -351,7 +350,7 @@ class SinkConformance:
                 self.check(rows, heads)
 
     def test_a_reader_sees_all_or_nothing(self) -> None:
-        """At each point of a batch another reader sees rows and heads as before, or as after."""
+        """At each point of a batch a reader sees rows and heads as before it, or as after it."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))
@@ -375,7 +374,7 @@ class SinkConformance:
         assert len(checked) >= len(self.fault_points)
 
     def test_of_two_writers_one_wins(self) -> None:
-        """Two drivers that write the same range at the same time: one does, one is refused."""
+        """If two drivers write the same range at the same time, one writes and one is refused."""
         heads: Heads = {}
         rows: list[Row] = []
         with self.opened() as first, self.opened() as second:

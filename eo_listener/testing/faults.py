@@ -1,6 +1,4 @@
-"""Faults for tests of sinks: a program broken off at a fault point, and sinks that write at the
-same time.
-"""
+"""Faults for tests of sinks: programs that end at a fault point, and writers that race."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from eo_listener.testing.made_up_entries import plan_of
 
 
 class Killed(BaseException):
-    """Simulates the end of the process: what catches it must let it go on."""
+    """Simulates the end of the process: code that catches it must raise it again."""
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def hooked(hook: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def broken_off(point: str, error: BaseException | type[BaseException] = Killed) -> Iterator[None]:
-    """Raise `error` wherever `point` is reached."""
+    """Raise `error` whenever `point` is reached."""
 
     def hook(name: str) -> None:
         if name == point:
@@ -43,9 +41,9 @@ def broken_off(point: str, error: BaseException | type[BaseException] = Killed) 
 
 
 def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry]) -> list[bool]:
-    """Let each sink write its frame and entry at the same time; whether each has.
+    """Let all sinks write their frames and entries at the same time; return True for each winner.
 
-    A sink that refuses has not. Raises what any of them raises else.
+    A sink that refuses its entry is no winner. Raises any other error of a sink.
     """
     start = threading.Barrier(len(sinks))
     won: list[bool] = [False] * len(sinks)
@@ -55,7 +53,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
         start.wait(30)
         try:
             won[number] = _insist(sinks[number], frames[number], entries[number])
-        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
+        except BaseException as error:  # noqa: BLE001  # raised again by the test's own thread
             failed.append(error)
 
     threads = [threading.Thread(target=run, args=(at,)) for at in range(len(sinks))]
@@ -71,7 +69,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Write until it is written or refused; a conflict in the store is neither."""
+    """Write `entry` until it is written or refused; a conflict in the store is neither."""
     for _ in range(50):
         try:
             sink.apply(frame, entry, plan_of(entry))

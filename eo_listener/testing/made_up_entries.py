@@ -40,9 +40,9 @@ def entry_of(
     topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
     gap: OffsetRange | None = None,
 ) -> Entry:
-    """Return the entry of a batch with `ranges`, which has found `heads`; nothing is judged.
+    """Return the entry of a batch with `ranges` after `heads`; nothing is judged.
 
-    `gap` is accepted in each of its moves.
+    Each of its moves accepts `gap`.
     """
     moves = {
         tp: Move(
@@ -74,7 +74,7 @@ def _verdict(offset_range: OffsetRange, head: Head | None) -> BatchVerdict | Non
 
 
 def plan_of(entry: Entry) -> PlannedBatch:
-    """Return the plan that `entry` fits."""
+    """Return the planned batch that has the ranges of `entry`."""
     return PlannedBatch(
         query_id=entry.query_id,
         run_id=entry.run_id,

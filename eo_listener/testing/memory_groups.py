@@ -12,7 +12,7 @@ from eo_listener.offsets import Position, TopicPartition
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"
 ]
-"""Gets a commit request; answers it in Kafka's place, raises, or gives None to let it through."""
+"""Gets a commit request; answers it in Kafka's place, raises, or returns None to let it pass."""
 
 _ENDLESS = 2**63 - 1
 
@@ -20,10 +20,10 @@ _ENDLESS = 2**63 - 1
 class MemoryGroups:
     """A `GroupStore` that keeps groups in memory, as the coordinator would.
 
-    `history` lists every commit that landed, in order. Each element of `faults` meets one commit
-    request, the first the first. Logs reach from 0 to the largest number, except those in `starts`
-    and `ends`; a topic's id is its name, except those in `topic_ids`, and none if that is "".
-    `refused` are topics that a snapshot may not read, with the error name.
+    `history` lists every stored commit, in order. Each commit request takes the first element from
+    `faults`, if there is one. Logs reach from 0 to the largest number, unless `starts` or `ends`
+    has another offset; a topic's id is its name, unless `topic_ids` has another, or "" for none.
+    `refused` has the topics that a snapshot may not read, with the error names.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class MemoryGroups:
         *,
         timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
     ) -> Mapping[TopicPartition, str | None]:
-        """Keep the positions that no fault has an answer for."""
+        """Store the positions for which no fault has an error, and return the answer."""
         with self._lock:
             self.requests += 1
             fault = self.faults.popleft() if self.faults else None
@@ -66,7 +66,7 @@ class MemoryGroups:
         *,
         timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
     ) -> GroupSnapshot:
-        """Show the group, and logs that hold everything."""
+        """Return the positions of the group, and the starts, ends and ids of its topics."""
         errors = {tp.topic: self.refused[tp.topic] for tp in partitions if tp.topic in self.refused}
         partitions = [tp for tp in partitions if tp.topic not in errors]
         ids = {tp.topic: self.topic_ids.get(tp.topic, tp.topic) for tp in partitions}
@@ -83,8 +83,8 @@ class MemoryGroups:
             )
 
     def poll(self) -> None:
-        """Nothing to serve."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Record that it was closed."""
         self.closed = True

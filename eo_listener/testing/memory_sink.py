@@ -24,13 +24,13 @@ from eo_listener.offsets import TopicPartition
 Ledger = dict[tuple[str, str], dict[TopicPartition, Head]]
 """The heads, by the sink's key and the query's name."""
 
-KEPT = 1000  # entries of history, of each sink
+KEPT = 1000  # entries of the history of each sink
 
 
 class MemoryStore:
-    """Rows, heads and history, by the sink's key; each changes with a transaction's commit alone.
+    """Rows, heads and history, by the sink's key; only a transaction's commit changes them.
 
-    One transaction at a time can move heads: another waits for it `lock_timeout` seconds.
+    One transaction at a time can move heads: another waits `lock_timeout` seconds for it, at most.
     """
 
     def __init__(self, *, lock_timeout: float = 5.0) -> None:
@@ -46,11 +46,11 @@ class MemoryStore:
         return Transaction(self)
 
     def read(self, key: str, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads that are durable."""
+        """Return the durable heads of a sink and query."""
         return dict(self.heads.get((key, query), {}))
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read the heads that a query id has moved last, of each sink and query that has any."""
+        """Return the heads that `query_id` was the last to move, by sink and query."""
         moved = {
             LedgerKey(*key): {tp: head for tp, head in heads.items() if head.query_id == query_id}
             for key, heads in self.heads.items()
@@ -69,7 +69,7 @@ class Transaction:
         self._locked = False
 
     def insert(self, key: str, rows: Iterable[Any]) -> int:
-        """Add rows, and say how many."""
+        """Add rows, and return their number."""
         before = len(self._rows)
         self._rows.extend((key, row) for row in rows)
         return len(self._rows) - before
@@ -77,9 +77,9 @@ class Transaction:
     def move(
         self, key: str, query: str, tp: TopicPartition, expected: Head | None, head: Head
     ) -> int:
-        """Set a head if the present one is `expected`; return how many heads were set: 0 or 1.
+        """Set a head if the current one is `expected`; return how many heads were set: 0 or 1.
 
-        From here to its end no other transaction moves any. Raises SinkLockedError.
+        From here to the end of this transaction no other moves heads. Raises SinkLockedError.
         """
         self._wait_for_lock()
         heads = self._store.heads.get((key, query), {})
@@ -90,11 +90,11 @@ class Transaction:
         return 1
 
     def record(self, key: str, entry: Entry, applied: Applied) -> None:
-        """Add to the history."""
+        """Add an entry to the history."""
         self._recorded.append((key, entry, applied))
 
     def commit(self) -> None:
-        """Let all of it take effect."""
+        """Make all changes durable."""
         for key, row in self._rows:
             self._store.rows.setdefault(key, []).append(row)
         for where, heads in self._moved.items():
@@ -106,11 +106,11 @@ class Transaction:
         self.rollback()
 
     def commit_late(self) -> None:
-        """Let it take effect when the next transaction wants to move a head."""
+        """Commit later: when the next transaction wants to move a head."""
         self._store.late_commit = self
 
     def rollback(self) -> None:
-        """Give up what has not taken effect."""
+        """Discard the changes that were not committed."""
         self._rows, self._moved, self._recorded = [], {}, []
         if self._locked:
             self._locked = False
@@ -143,11 +143,11 @@ class SinkFault(Enum):
 
 
 class MemorySink:
-    """A `Sink` that keeps rows and ledger in a `MemoryStore`, moved together.
+    """A `Sink` that keeps rows and ledger in a `MemoryStore`, and changes both together.
 
     A frame is a DataFrame, or any iterable of rows. With `per_partition` each row names its origin,
-    as `row["topic"]` and `row["partition"]`. Each element of `faults` meets one transaction, the
-    first the first, None none; the next `unreadable` reads fail.
+    as `row["topic"]` and `row["partition"]`. Each transaction takes its fault, or None for no
+    fault, from the front of `faults`; the next `unreadable` reads of heads fail.
     """
 
     def __init__(
@@ -162,12 +162,12 @@ class MemorySink:
 
     @property
     def label(self) -> str:
-        """The name for display."""
+        """The sink's name for display."""
         return f"memory {self._key}"
 
     @property
     def key(self) -> str:
-        """The name in the ledger."""
+        """The sink's name in the ledger."""
         return self._key
 
     @property
@@ -177,22 +177,22 @@ class MemorySink:
 
     @property
     def rows(self) -> list[Any]:
-        """The rows that are durable."""
+        """The durable rows."""
         return list(self.store.rows.get(self._key, ()))
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads."""
+        """Return the durable heads of a query."""
         if self.unreadable:
             self.unreadable -= 1
             raise SinkError(f"{self.label} cannot be read")
         return self.store.read(self._key, query)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read what a query id has moved."""
+        """Return the heads that `query_id` was the last to move, by sink and query."""
         return self.store.moved_by(query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows and the entry, in one transaction or one a partition."""
+        """Write the rows and the entry, in one transaction, or in one for each partition."""
         rows = frame.collect() if hasattr(frame, "collect") else list(frame)
         if not self._per_partition or plan.counted is not None:
             return self._transact(rows, entry)
@@ -203,7 +203,7 @@ class MemorySink:
         return Applied(rows=written)
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
     def _transact(self, rows: list[Any], entry: Entry) -> Applied:
@@ -217,7 +217,7 @@ class MemorySink:
             transaction.record(self._key, entry, written)
             fault_point("sink.ledger-moved")
             self._commit(transaction, fault)
-        except BaseException:  # a killed driver's too: nothing of it may stay
+        except BaseException:  # a killed driver's too: no change of it may stay
             if self.store.late_commit is not transaction:
                 transaction.rollback()
             raise

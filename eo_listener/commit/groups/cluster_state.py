@@ -1,7 +1,7 @@
-"""All groups of one cluster: which of them is to be served next.
+"""All groups of one cluster, and the choice of the group to serve next.
 
-Pure: time comes in as an argument, requests go out as values. The thread around it is in
-`worker.py`; a model can drive this class alone.
+`ClusterState` does no input or output: it gets the time as an argument, and returns requests as
+values. Its thread is in `worker.py`; a model can drive this class alone.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from eo_listener.offsets import TopicPartition
 
 
 class DueTimes:
-    """When each item is next due; only items marked as changed are computed again."""
+    """The time at which each item is due next, computed again only for items marked as changed."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
-        # In order: of two that are due the first goes first.
+        # In order: if two are due, the first goes first.
         self._changed_names: dict[str, None] = {}
 
     def mark_changed(self, name: str) -> None:
-        """Compute the due time of this item again at the next call of `times`."""
+        """Have the next call of `times` compute the due time of this item again."""
         self._changed_names[name] = None
 
     def postpone(self, name: str) -> None:
-        """Put an item that was served behind all others, and compute its due time again."""
+        """Put an item that was served behind all others, and mark it as changed."""
         self._times.pop(name, None)
         self._changed_names.pop(name, None)
         self._changed_names[name] = None
 
     def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
-        """All times, of those served last at the end.
+        """Return the due times of all items; the items served last are at the end.
 
-        `ask` is called for the changed ones, and returns None for one that is not due at any time.
+        `times` calls `ask` for each changed item, which returns None for an item that is never due.
         """
         for name in self._changed_names:
             time = ask(name)
@@ -49,7 +49,7 @@ class DueTimes:
         return self._times
 
 
-# The worker calls this at least every 5 s, or when a request of at most 8 s ends. If it did not,
+# The worker calls `next` at least every 5 s, or when a request of at most 8 s ends. If it did not,
 # the process was suspended, and a successor may be working: no earlier snapshot counts.
 STANDSTILL = 15.0
 
@@ -69,7 +69,7 @@ class ClusterState:
         self._cluster = cluster
         self._retry = retry or Backoff()
         self._policy = policy or Policy()
-        self._random = randomness or random.Random()  # noqa: S311  # spreads retries, guards no secret
+        self._random = randomness or random.Random()  # noqa: S311  # spreads retries, no secret
         self._groups: dict[str, GroupState] = {}
         self._active: dict[str, GroupState] = {}  # with a thousand groups, most have nothing to do
         self._due_times = DueTimes()
@@ -77,7 +77,7 @@ class ClusterState:
         self._out_of_turn = 0
 
     def group(self, name: str) -> GroupState:
-        """Return the state of a group for what is offered or answered; its due time changes."""
+        """Return the state of a group, created if it is new, and mark the group as changed."""
         state = self._groups.get(name)
         if state is None:
             state = GroupState(self._cluster, name, self._retry, self._policy, self._random)
@@ -87,18 +87,18 @@ class ClusterState:
         return state
 
     def _next_try(self, group: str) -> float | None:
-        """When the next request of a group is due; one with nothing to do becomes inactive."""
+        """Return when a group's next request is due; deactivate a group with nothing to do."""
         time = self._groups[group].next_try()
         if time is None and not self._groups[group].in_flight:
             self._active.pop(group, None)
         return time
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Take out the request to send now; it must come back through an answer.
+        """Return the request to send now, or None; its answer must be given to the group's state.
 
-        Of several groups the one with the fewest failures goes first, so that those that do not
-        answer hold up the others least; of as many failures, and in any case after some requests,
-        the one that has waited longest, so that none waits forever.
+        The group with the fewest failures goes first, so that groups without answers delay the
+        others least. Of groups with equally many failures, and in any case after some requests, the
+        group that has waited longest goes first, so that none waits forever.
         """
         if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()
@@ -123,19 +123,19 @@ class ClusterState:
             self._due_times.mark_changed(group)
 
     def wait(self, now: float) -> float | None:
-        """Seconds until the next request is due; None when nothing waits for its time."""
+        """Return the seconds until the next request is due, or None if no request is planned."""
         soonest = min(self._due_times.times(self._next_try).values(), default=None)
         return None if soonest is None else max(0.0, soonest - now)
 
     def retry_now(self, groups: Iterable[str] | None = None) -> None:
-        """Forget all waits, or those of some groups; what is in flight and fails is tried again."""
+        """Cut short the waits of all groups, or of `groups`; see `GroupState.retry_now`."""
         for group in tuple(self._active if groups is None else groups):
             if group in self._active:
                 self._active[group].retry_now()
                 self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
         states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)
@@ -144,23 +144,23 @@ class ClusterState:
         )
 
     def idle(self) -> bool:
-        """True when everything that may be committed has been confirmed."""
+        """Return True if everything that may be committed has been confirmed."""
         return all(state.idle() for state in self._active.values())
 
     def complete(self) -> bool:
-        """True when every group stands where its queries do; see `GroupState.complete`."""
+        """Return True if every group holds its queries' offsets; see `GroupState.complete`."""
         return all(state.complete() for state in self._groups.values())
 
     def stuck(self, now: float) -> bool:
-        """True when all that is pending was refused: waiting a little will not help."""
+        """Return True if everything pending was refused, so that a short wait will not help."""
         return all(state.stuck(now) for state in self._active.values() if not state.idle())
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
-        """The first offset of each log, as it was known by then."""
+        """Return the first offset of each log of a group, as it was known at the time `by`."""
         state = self._groups.get(group)
         return {} if state is None else state.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
-        """Give up what is still pending, and say what that is."""
+        """Give up all pending offsets, and return them as events."""
         abandoned = (state.abandon() for state in self._groups.values())
         return tuple(event for event in abandoned if event is not None)

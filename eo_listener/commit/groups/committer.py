@@ -1,4 +1,4 @@
-"""All clusters' workers behind one front."""
+"""One interface to the workers of all clusters."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ logger = logging.getLogger("eo_listener")
 
 
 class Committer:
-    """Commits positions to the groups of any number of clusters, a thread for each cluster.
+    """Commits positions to the groups of any number of clusters, with a thread for each cluster.
 
-    Every method but `flush` and `close` returns immediately. The greatest offset of a partition
-    wins, whatever the order of offers; only `close` drops any. The thread and the clients of a
-    cluster that nothing feeds any longer are closed `unused_timeout` seconds later, when all is
+    Every method except `flush` and `close` returns immediately. The greatest offset of a partition
+    wins, whatever the order of offers; only `close` drops offsets. If no run feeds a cluster, the
+    committer ends its thread and clients `unused_timeout` seconds later, once everything is
     confirmed: each set of credentials is a cluster of its own.
     """
 
@@ -49,15 +49,15 @@ class Committer:
         self._retry = retry
         self._policy = policy
         self._workers: dict[Cluster, Worker] = {}
-        self._groups: dict[Cluster, set[str]] = {}  # what has been handed over to each worker
+        self._groups: dict[Cluster, set[str]] = {}  # the groups offered to each worker
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._closed = False
 
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand positions over for committing. After `close` they are refused with a log line.
+        """Hand over positions to commit. After `close` they are refused with a log line.
 
-        `recommit` commits again what is committed already, so that it does not expire.
+        `recommit` commits offsets again that are already committed, so that they do not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -69,10 +69,10 @@ class Committer:
                 self._observers.notify(refused)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand over that the guard holds these positions back, and all newer ones.
+        """Stop committing these positions and all newer ones, because the guard withholds them.
 
-        The guard's mark is left in the metadata of what the group holds, for the next driver.
-        `recommit` commits that again, so that it does not expire.
+        The guard's mark is left, for the next driver, in the metadata of the group's offsets.
+        `recommit` commits the marked offsets again, so that they do not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -82,7 +82,7 @@ class Committer:
                 self.offer(commit, recommit=True)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
-        """The first offset of each log of a group, as it was known by then (monotonic clock)."""
+        """Return the first offset of each log of a group, as known at `by` (monotonic clock)."""
         with self._lock:
             worker = self._workers.get(commit.cluster)
         if worker is None:
@@ -108,14 +108,14 @@ class Committer:
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
-        """Say which clusters are fed by runs; the workers of others may end."""
+        """Set the clusters that live runs feed; the workers of other clusters may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
                     worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
-        """Return True if a worker has become useless; from then on another takes its place."""
+        """Return True if a worker is no longer needed, and remove it; an offer starts another."""
         with self._lock:
             over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:
@@ -123,12 +123,12 @@ class Committer:
             return over
 
     def retry_now(self, groups: GroupKeys) -> None:
-        """Try what waits for a retry in these groups now."""
+        """Cut short the waits for a retry in `groups`."""
         for state, names in self._states(groups, changes=True):
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return offsets of these groups that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
         states = self._states(groups, changes=False)
         return frozenset().union(*(state.waiting(names) for state, names in states))
 
@@ -142,15 +142,15 @@ class Committer:
                 yield state, [group for name, group in groups if name == str(cluster)]
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all is confirmed, for at most `timeout` seconds; say whether it is."""
+        """Wait at most `timeout` seconds until everything is confirmed; return True if it is."""
         deadline = time.monotonic() + timeout
-        flushed = [worker.flush(deadline) for worker in self._all()]  # all, also after a False
+        flushed = [worker.flush(deadline) for worker in self._all()]  # all, even after a False
         return all(flushed)
 
     def close(self, timeout: float) -> None:
         """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
-        Unconfirmed offsets are then given up and reported as CommitAbandoned. Idempotent.
+        Offsets that are then unconfirmed are given up, and reported as CommitAbandoned. Idempotent.
         """
         with self._lock:
             if self._closed:
@@ -173,7 +173,7 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add the rival clusters, or the command that grants a missing permission."""
+        """Add the rival clusters, or the command that grants a missing permission, to an event."""
         if isinstance(event, CommitterFenced):
             with self._lock:
                 feeding = {key for key, groups in self._groups.items() if event.group in groups}
@@ -190,7 +190,7 @@ class Committer:
 
 
 def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
-    """Say that this driver may be the one that has taken over, under other settings of the cluster.
+    """Return `event` with the hint that this driver may have fenced itself, under other settings.
 
     Only the brokers know if it is the same cluster: the servers may have other names.
     """

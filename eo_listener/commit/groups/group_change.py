@@ -1,8 +1,8 @@
-"""The changes of a repair to a group, partition by partition, before and after. Pure.
+"""The repair of a consumer group: its plan, partition by partition, and its outcome.
 
-A repair either seeds a group (sets offsets if it holds none, and raises the offsets that it holds)
-or rewinds it (lowers them). One repair never does both: a seed that would go back, and a rewind
-that would skip records, are not what the user requested.
+Nothing here reads or writes. A repair either seeds a group (sets offsets if it holds none, and
+raises the offsets that it holds) or rewinds it (lowers them). One repair never does both: a seed
+that would go back, and a rewind that would skip records, are not what the user requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The group's position in one partition, None for nothing, and the requested offset."""
+    """The group's position in one partition, None if it has none, and the requested offset."""
 
     partition: TopicPartition
     position: Position | None
@@ -46,13 +46,13 @@ class PartitionChange:
 
     @property
     def writer(self) -> CommitMetadata | None:
-        """The author of the group's commit; None if it was another program."""
+        """The author of the group's commit; None if there is none, or another program committed."""
         return None if self.position is None else CommitMetadata.parse(self.position.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A whole repair of a group's offsets. `author` is the metadata of its commits.
+    """The planned repair of one group. `author` is the metadata of its commits.
 
     `group_positions` are all positions that the group held when the repair was planned, including
     those of partitions that the repair does not change.
@@ -76,8 +76,8 @@ class GroupChange:
     ) -> GroupChange:
         """Plan a repair.
 
-        Raises SettingsError for a seed that would take the group back, and for a rewind of what the
-        group holds nothing of.
+        Raises SettingsError for a seed that would take the group back, and for a rewind if the
+        group holds no offset of any of the partitions.
         """
         partitions = tuple(
             PartitionChange(partition=tp, position=positions.get(tp), offset=offset)
@@ -113,12 +113,12 @@ class GroupChange:
         )
 
     def moves(self, change: PartitionChange) -> bool:
-        """Return True if a partition is one that this repair commits."""
+        """Return True if this repair commits the offset of `change`."""
         directions = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
         return change.direction in directions
 
     def positions(self) -> dict[TopicPartition, Position]:
-        """The offsets to commit."""
+        """Return the positions to commit."""
         return {
             change.partition: Position(offset=change.offset, metadata=self._metadata(change).text())
             for change in self.partitions
@@ -126,7 +126,7 @@ class GroupChange:
         }
 
     def parts(self) -> Iterator[dict[TopicPartition, Position]]:
-        """The same, in parts that one request takes each."""
+        """Yield the positions to commit, in parts that each fit into one request."""
         remaining = self.positions()
         while remaining:
             part = fitting(self.group, dict(islice(remaining.items(), MAX_PART)))
@@ -134,7 +134,7 @@ class GroupChange:
             remaining = {tp: at for tp, at in remaining.items() if tp not in part}
 
     def marked(self) -> tuple[TopicPartition, ...]:
-        """Partitions to be committed on which the guard has left its mark, which is then gone."""
+        """Return the partitions to commit that have the guard's mark, which the commit removes."""
         return tuple(
             change.partition
             for change in self.partitions
@@ -142,7 +142,7 @@ class GroupChange:
         )
 
     def moved_since(self, positions: Positions) -> tuple[TopicPartition, ...]:
-        """Partitions of which the group holds something else than it did at the plan."""
+        """Return the partitions whose position in the group has changed since the plan was made."""
         planned = self.group_positions
         partitions = sorted(planned.keys() | positions.keys())
         return tuple(tp for tp in partitions if positions.get(tp) != planned.get(tp))
@@ -157,8 +157,8 @@ class GroupChange:
 class GroupOutcome:
     """The outcome of a repair.
 
-    `group_positions` is what the group holds after it: only that counts. `errors` are those of its
-    commits by Kafka's names, each with the partitions that have it.
+    `group_positions` are the group's positions after the repair: only they count. `errors` has, by
+    Kafka's error name, a text about each error of its commits.
     """
 
     change: GroupChange
@@ -167,12 +167,12 @@ class GroupOutcome:
 
     @property
     def missing(self) -> tuple[TopicPartition, ...]:
-        """Partitions that were to be committed and of which the group holds something else."""
+        """The partitions to commit in which the group does not hold the requested position."""
         requested, positions = self.change.positions(), self.group_positions
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError if any is missing; it names which have moved and which have not."""
+        """Raise KafkaError, which lists the moved and the missing partitions, if any is missing."""
         missing = self.missing
         if not missing:
             return

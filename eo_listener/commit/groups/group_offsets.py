@@ -10,7 +10,7 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
-"""Groups, each by the name of its cluster and its own."""
+"""Groups, each as the name of its cluster and its own name."""
 
 
 class Waiting(NamedTuple):
@@ -26,9 +26,9 @@ class Waiting(NamedTuple):
 class GroupOffsets:
     """Positions that are to be committed to one group of one cluster.
 
-    `lossy` says that Spark is set to skip records that Kafka has deleted, in any of the
-    sources (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too:
-    what was committed to the rest before is of runs that are over, or of this one.
+    `lossy` is True if Spark is set to skip records that Kafka has deleted, in any of the sources
+    (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too: earlier
+    commits to other partitions come from this run, or from runs that have ended.
     """
 
     cluster: Cluster
@@ -41,7 +41,7 @@ class GroupOffsets:
 def positions_by_topic(
     offsets: Offsets, metadata: str
 ) -> Mapping[str, Mapping[TopicPartition, Position]]:
-    """The positions of each topic: groups are named by topic."""
+    """Return the positions of each topic, since each topic may go to another group."""
     topics: dict[str, dict[TopicPartition, Position]] = {}
     for tp, offset in offsets.items():
         topics.setdefault(tp.topic, {})[tp] = Position(offset=offset, metadata=metadata)
@@ -49,10 +49,10 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Unite what goes to the same group.
+    """Unite the offsets that go to the same group.
 
-    If two parts hold the same partition, the lower offset counts: only up to there has every part
-    of the query come.
+    If two parts hold the same partition, the lower offset counts: only up to that offset has every
+    part of the query processed it.
     """
     groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
     lossy: set[tuple[Cluster, str]] = set()

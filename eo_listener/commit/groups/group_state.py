@@ -1,6 +1,7 @@
-"""One consumer group: what is still to be committed to it, and what must not be.
+"""One consumer group: the offsets still to be committed to it, and those that must not be.
 
-Pure: time comes in as an argument, requests go out as values, answers come back.
+`GroupState` does no input or output: it gets the time as an argument, returns requests as values,
+and gets their answers.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Positions = Mapping[TopicPartition, Position]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """One commit request that is to be sent now."""
+    """A commit request that is to be sent now."""
 
     group: str
     positions: Positions
@@ -49,7 +50,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """One snapshot of a group that is to be read now, before anything is committed to it."""
+    """A snapshot of a group that is to be read now, before anything is committed to it."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -72,10 +73,10 @@ class GroupState:
         self._events = GroupEvents(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
         self._partitions: dict[TopicPartition, PartitionState] = {}
-        # When something is to be done for each, or may be; what waits longest stands first.
+        # When each has, or may have, something to do; those that wait longest come first.
         self._due: dict[TopicPartition, float] = {}
-        self._failing: dict[TopicPartition, int] = {}  # failures in a row of those
-        # Until they are repeated, soonest first.
+        self._failing: dict[TopicPartition, int] = {}  # their failures in a row
+        # When to repeat confirmed commits, soonest first.
         self._repeat_times: dict[TopicPartition, float] = {}
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
@@ -92,12 +93,12 @@ class GroupState:
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
-        """Take positions in; per partition the greatest offset offered so far stays.
+        """Accept positions; the greatest offset offered for a partition counts.
 
-        `recommit` commits confirmed offsets again, so that they do not expire, after a snapshot of
-        the group: otherwise it would hide that the group was deleted. `lossy` requests a snapshot
-        of the log, before this very commit and even if there is nothing to commit. `rivals` are
-        partitions that other live runs feed too.
+        Returns an event if positions are refused. `recommit` commits confirmed offsets again, so
+        that they do not expire, after a snapshot of the group: otherwise the commit would hide that
+        the group was deleted. `lossy` requests a snapshot of the log before this commit, even if
+        there is nothing to commit. `rivals` are partitions that other live runs feed too.
         """
         obstacles: dict[TopicPartition, int] = {}
         refusal = Refusal.BELOW_COMMITTED
@@ -117,7 +118,7 @@ class GroupState:
         return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
 
     def withhold(self, positions: Positions) -> None:
-        """Commit these and newer ones no more; leave the guard's mark where the group stands."""
+        """Stop committing these and newer positions; leave the guard's mark in the group."""
         for tp, state in self._open(positions):
             state.withhold(positions[tp].metadata)
             self._plan(tp)
@@ -128,7 +129,7 @@ class GroupState:
                 yield tp, self._partitions.setdefault(tp, PartitionState())
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Take out the request to send now; it must come back through an answer."""
+        """Return the request to send now, or None; its answer must come back to this object."""
         if self.in_flight or self._fenced:
             return None
         self._plan_repeats(now)
@@ -147,9 +148,10 @@ class GroupState:
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
-        """Those that have waited longest: what needs a snapshot first, and what may be sent.
+        """Return partitions that need a snapshot, and positions to send; the longest wait first.
 
-        No more than one request takes: each of many parts would walk over all that wait.
+        Not more than one request takes: otherwise each of many parts would walk over all partitions
+        that wait.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -172,17 +174,17 @@ class GroupState:
     def _snapshot_partitions(
         self, stale: set[TopicPartition], now: float
     ) -> tuple[TopicPartition, ...]:
-        """The partitions of one snapshot: those that wait for it, and others that will need it."""
+        """Return the partitions of a snapshot: those that wait for it, and others that are due."""
         due_soon = (
             tp
             for tp, state in self._partitions.items()
             if tp not in stale and state.snapshot_due(self._policy) <= now
         )
-        # Those that wait go first: a deleted one is never in a snapshot, and needs one forever.
+        # Those that wait go first: a deleted partition is in no snapshot, and needs one forever.
         return (*sorted(stale), *sorted(islice(due_soon, SNAPSHOT_PARTITIONS - len(stale))))
 
     def next_try(self) -> float | None:
-        """When the next request is due; None when nothing waits for its time."""
+        """Return when the next request is due, or None if no request is planned."""
         if self.in_flight or self._fenced:
             return None
         soonest = min(self._due.values(), default=None)
@@ -190,11 +192,11 @@ class GroupState:
         return min((time for time in (soonest, due) if time is not None), default=None)
 
     def failures(self) -> int:
-        """The most failures in a row of any partition that waits."""
+        """Return the highest number of failures in a row of any waiting partition."""
         return max(self._failing.values(), default=0)
 
     def _plan(self, tp: TopicPartition) -> None:
-        """Note when a partition is due, after each change of it; one that waits keeps its place."""
+        """Note when a changed partition is due; a partition that waits already keeps its place."""
         state = self._partitions[tp]
         time = state.next_try(self._policy)
         if time is None:
@@ -211,12 +213,12 @@ class GroupState:
         self._failing.pop(tp, None)
 
     def _requeue(self, tp: TopicPartition) -> None:
-        """It has had its turn: all others that wait go before it."""
+        """Put a partition that has had its turn behind all others that wait."""
         self._drop(tp)
         self._plan(tp)
 
     def _plan_repeats(self, now: float) -> None:
-        """Plan those whose repeat is due."""
+        """Plan the partitions whose repeated commit is due."""
         times = self._repeat_times.items()
         for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
             del self._repeat_times[tp]
@@ -224,7 +226,7 @@ class GroupState:
                 self._plan(tp)
 
     def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Take out what has nothing to do, or only a repeat later: that may be many."""
+        """Take out a confirmed partition, or requeue it if it has more to do; note its repeat."""
         if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
             self._repeat_times.pop(tp, None)  # to the end: no other is to be repeated later
             self._repeat_times[tp] = state.repeat
@@ -235,7 +237,7 @@ class GroupState:
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
-        """Record what Kafka holds, and decide what may be committed over it."""
+        """Record what Kafka holds, decide what may be committed over it, and return the events."""
         self.in_flight = False
         events = [*self._recreations(request, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
@@ -283,7 +285,7 @@ class GroupState:
         return events
 
     def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
-        """Record that a partition was not in a snapshot; return whether anything waits for it."""
+        """Record that a partition was not in a snapshot; return True if something waits for it."""
         state = self._partitions.get(tp)
         if state is None:
             return False
@@ -293,7 +295,7 @@ class GroupState:
         return tp in self._due
 
     def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
-        """Record that a snapshot left a partition out; return the error if it is waited for."""
+        """Record that a snapshot left a partition out; return the error if a commit waits."""
         if code is not None:
             return code if self._on_snapshot_failed(tp) else None
         state = self._partitions.get(tp)
@@ -320,7 +322,7 @@ class GroupState:
             )
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Give partitions up; return what was waiting to be committed."""
+        """Give partitions up; return their offsets that were waiting to be committed."""
         forgotten = {tp: self._partitions.pop(tp) for tp in partitions}
         for tp in forgotten:
             self._drop(tp)
@@ -333,7 +335,7 @@ class GroupState:
         now: float,
         detail: str | None = None,
     ) -> tuple[Event, ...]:
-        """Record the answer to a commit; a partition it leaves out was not confirmed."""
+        """Record the answer to a commit; a partition that it leaves out was not confirmed."""
         self.in_flight = False
         errors: dict[TopicPartition, str] = {}
         confirmed: dict[TopicPartition, Position] = {}
@@ -364,7 +366,7 @@ class GroupState:
     def _failed(
         self, errors: Mapping[TopicPartition, str], now: float, detail: str | None
     ) -> CommitFailed:
-        spread = self._random.random()  # one for all, so that they are tried in one request again
+        spread = self._random.random()  # one for all, so that one request retries all
         retry_states: dict[TopicPartition, RetryState] = {}
         for tp, error in errors.items():
             reason, state = explain(error), self._partitions[tp]
@@ -392,7 +394,7 @@ class GroupState:
         )
 
     def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
-        """The first offset of each log, as it was known by then."""
+        """Return the first offset of each log, as it was known at the time `by`."""
         starts = {tp: state.log_start(by) for tp, state in self._partitions.items()}
         return {tp: start for tp, start in starts.items() if start is not None}
 
@@ -404,7 +406,7 @@ class GroupState:
             self._plan(tp)
 
     def retry_now(self) -> None:
-        """Forget all waits; what is in flight and fails is tried at once again."""
+        """Cut short all waits; a request in flight that fails is retried at once."""
         self._retry_at_once = self.in_flight
         for tp in tuple(self._failing):
             retry_state = self._partitions[tp].retry_state
@@ -413,30 +415,28 @@ class GroupState:
             self._plan(tp)
 
     def waiting(self) -> Offsets:
-        """Return offsets that Kafka has neither confirmed nor refused; offsets that must not be
-        sent are not included.
-        """
+        """Return the offsets that may be sent, and that Kafka has neither confirmed nor refused."""
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
         return as_offsets(waiting)
 
     def idle(self) -> bool:
-        """True when everything that may be committed has been confirmed."""
+        """Return True if everything that may be committed has been confirmed."""
         return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
-        """True when the group stands where the queries do: nothing waits, nothing is held back."""
+        """Return True if the group holds its queries' offsets: nothing waits or is held back."""
         held_back = any(state.refused or state.withheld for state in self._partitions.values())
         return self.idle() and not (held_back or self._recreated or self._fenced)
 
     def stuck(self, now: float) -> bool:
-        """True when all that is pending was refused: waiting a little will not help."""
+        """Return True if everything pending was refused, so that a short wait will not help."""
         pending = [state for tp in self._due if (state := self._partitions[tp]).pending is not None]
         refused = (state.is_refused for state in pending)
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
 
     def abandon(self) -> CommitAbandoned | None:
-        """Give up what is still pending, and say what that is."""
+        """Give up all pending offsets, and return them as an event, or None if there are none."""
         states = {
             tp: state for tp in self._due if (state := self._partitions[tp]).pending is not None
         }
@@ -453,14 +453,14 @@ class GroupState:
 MAX_PART = 1000  # partitions of one request
 MIN_PART = 50
 GROW_AFTER = 16  # full parts that are accepted before a larger one is tried
-_GROW_AT_LATEST = 1 << 14  # where each larger one was refused
+_GROW_AT_LATEST = 1 << 14  # if every larger part was refused
 
 _MAX_BYTES = 500_000
 _RECORD_OVERHEAD = 80  # bytes of a record besides its texts
 
 
 def fitting(group: str, ready: Positions) -> Positions:
-    """As many of the first as fit into one request by their bytes; one always does."""
+    """Return as many of the first positions as one request has bytes for, but at least one."""
     part: dict[TopicPartition, Position] = {}
     bytes_left, each = _MAX_BYTES, _RECORD_OVERHEAD + len(group.encode())
     for tp, position in ready.items():
@@ -473,12 +473,12 @@ def fitting(group: str, ready: Positions) -> Positions:
 
 @dataclass(slots=True)
 class PartSize:
-    """The partitions of one request: half as many if it is too large, and more again later.
+    """The number of partitions in one request: halved if it is too large, raised again later.
 
     `full` counts the full parts accepted since the last change; after `grow_after` of them a larger
     part is tried. If that is refused, `grow_after` is doubled: the broker's limit is a setting, and
-    each attempt costs a failure. `suspects` failed once with an error that may mean that their part
-    was too large.
+    each attempt costs a failure. `suspects` are partitions that failed once with an error
+    that may mean that their part was too large.
     """
 
     partitions: int = MAX_PART
@@ -490,7 +490,7 @@ class PartSize:
     def learn(
         self, part: AbstractSet[TopicPartition], errors: Mapping[TopicPartition, str]
     ) -> None:
-        """Take in how the broker answered a part."""
+        """Adapt the size to the broker's answer to a part."""
         self.suspects -= part - errors.keys()
         if not errors:
             self._on_success(len(part))
@@ -529,7 +529,7 @@ class GroupEvents:
     group: str
 
     def committed(self, confirmed: Positions, seconds: float) -> Committed:
-        """Kafka confirmed these."""
+        """Return the event for positions that Kafka confirmed."""
         return Committed(
             cluster=self.cluster, group=self.group, offsets=as_offsets(confirmed), seconds=seconds
         )
@@ -543,7 +543,7 @@ class GroupEvents:
         *,
         persistent_after: float,
     ) -> CommitFailed:
-        """A request failed for these partitions, each of which is retried."""
+        """Return the event for a failed request; each of its partitions is retried."""
         soonest = min(errors, key=lambda tp: retry_states[tp].not_before)
         retry_state = retry_states[soonest]
         reason = explain(errors[soonest])
@@ -570,7 +570,7 @@ class GroupEvents:
         obstacles: Mapping[TopicPartition, int],
         writer: CommitMetadata | None = None,
     ) -> CommitRefused:
-        """These are not sent."""
+        """Return the event for positions that are not sent."""
         return CommitRefused(
             cluster=self.cluster,
             group=self.group,
@@ -588,9 +588,9 @@ class GroupEvents:
         wanted: Positions,
         confirmed: Positions,
     ) -> Iterable[Event]:
-        """Report what a snapshot showed of some partitions.
+        """Yield the events for a finding of a snapshot in `partitions`.
 
-        `wanted` is what was to be committed to them, `confirmed` what had been confirmed.
+        `wanted` has the positions that were to be committed, `confirmed` those confirmed before.
         """
         positions = snapshot.positions
         if finding is Discrepancy.VANISHED:
@@ -633,5 +633,5 @@ class GroupEvents:
 
 
 def as_offsets(positions: Positions) -> Offsets:
-    """Positions without their metadata."""
+    """Return the offsets of positions, without metadata."""
     return Offsets({tp: position.offset for tp, position in positions.items()})

@@ -1,6 +1,7 @@
 """One partition of one group: its position, its target, and its obstacles.
 
-Pure. `GroupState` holds one for each partition, and turns what they return into events.
+`PartitionState` does no input or output. `GroupState` holds one for each partition, and turns what
+they return into events.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
 from eo_listener.offsets import Position
 
-_STARTS_KEPT = 20  # moves of a log's start: some minutes of them, if each snapshot shows one
+_STARTS_KEPT = 20  # moves of a log's start: those of some minutes, if each snapshot shows one
 
 
 class Discrepancy(Enum):
-    """A change of the group's offset that was not this committer's."""
+    """A change of the group's offset that this committer did not make."""
 
     VANISHED = auto()
     FOREIGN = auto()
@@ -27,15 +28,15 @@ class Discrepancy(Enum):
 
 
 Finding = Discrepancy | Refusal
-"""A contradiction between a snapshot of one partition and what is, or was, to be committed."""
+"""A contradiction between a snapshot of one partition and its wanted or confirmed position."""
 
 
 @dataclass(slots=True)
 class RetryState:
-    """Failures in a row of one partition, and when it may be tried again.
+    """The failures in a row of one partition, and the time from which it may be retried.
 
-    `unknown` is set when one of them may have been stored, or may still be. `since` is when the
-    first of those failed that have the same `persistent` meaning as the last.
+    `unknown` is set if one of the failed commits may have been stored, or may still be. `since` is
+    the time of the first failure with the same `persistent` meaning as the last failure.
     """
 
     failures: int = 0
@@ -46,7 +47,7 @@ class RetryState:
     since: float = 0.0
 
     def record(self, meaning: ErrorMeaning, now: float) -> None:
-        """Take in one more failure."""
+        """Record one more failure."""
         self.failures += 1
         self.refused = meaning.lasting
         self.unknown = self.unknown or meaning.outcome_unknown
@@ -56,15 +57,15 @@ class RetryState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """State of one partition. A position goes from `pending` to `confirmed`."""
+    """The state of one partition. A position goes from `pending` to `confirmed`."""
 
     confirmed: Position | None = None
-    #: May be set while a position is refused for the log's end: then it is a confirmed offset that
-    #: the group has lost.
+    #: If set while a position is refused because of the log's end: a confirmed offset that the
+    #: group has lost.
     pending: Position | None = None
-    #: A position that must not be sent while the group or the log's end stands in its way.
+    #: A position that must not be sent while it is below the group or beyond the log's end.
     refused: Position | None = None
-    #: The group's offset that a refused position is below; None if the log's end is in its way.
+    #: The group's offset above a refused position; None if that is beyond the log's end.
     obstacle: int | None = None
     #: True if the guard lets nothing newer through.
     withheld: bool = False
@@ -85,42 +86,42 @@ class PartitionState:
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
     #: The run whose sink moves the group, in the transactions of its batches. While it does, the
-    #: group is read before every commit, and offsets that it already has are skipped. An offer from
-    #: another run resets this.
+    #: group is read before every commit, and offsets that the group already has are skipped. An
+    #: offer from another run resets this.
     sink_run: str | None = None
     #: True if an offset that the group already has is committed again nevertheless.
     renews: bool = False
 
     @property
     def wanted(self) -> Position | None:
-        """Return the position to commit, allowed or not; of two the newer, unless withheld."""
+        """The position to commit, allowed or not; the newer one of two, unless withheld."""
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
 
     @property
     def is_busy(self) -> bool:
-        """True if anything but a repetition is to be done."""
+        """True if there is anything to do except a repeated commit."""
         marking = self.mark is not None or self.needs_snapshot
         return marking or self.pending is not None or self.refused is not None
 
     @property
     def is_refused(self) -> bool:
-        """True if Kafka refused the last request, which lasts until somebody changes something."""
+        """True if Kafka refused the last request with an error that lasts until somebody acts."""
         return self.retry_state is not None and self.retry_state.refused
 
     @property
     def not_before(self) -> float:
-        """When the next request may be made, as far as failures say."""
+        """The time before which earlier failures forbid the next request."""
         return self.retry_state.not_before if self.retry_state else 0.0
 
     def snapshot_due(self, policy: Policy) -> float:
-        """When a new snapshot is needed before anything more is sent."""
+        """Return the time from which a new snapshot is needed before anything more is sent."""
         due = 0.0 if self.snapshot_at is None else self.snapshot_at + policy.snapshot_max_age
         return max(due, self.not_before)
 
     def next_try(self, policy: Policy) -> float | None:
-        """When there is something to do; None for nothing."""
+        """Return when there is something to do, or None if there is nothing to do."""
         times = []
         if self.pending is not None or self.mark is not None:
             times.append(self.not_before)
@@ -131,7 +132,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position that may be sent now, given a fresh snapshot."""
+        """Return the position that may be sent now if the snapshot is fresh, or None."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -140,9 +141,10 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Take a position in, or return its obstacle: the higher offset that forbids it.
+        """Accept a position, or return its obstacle: the higher offset that forbids it.
 
-        With `rivals` another live run may have committed what it is below: no rewind is allowed.
+        With `rivals`, another live run may have committed the higher offset: then only a rewind of
+        the same query is allowed.
         """
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
@@ -179,7 +181,7 @@ class PartitionState:
         return None
 
     def withhold(self, metadata: str) -> None:
-        """Let nothing newer through, and leave the guard's mark; what came before still goes."""
+        """Let nothing newer through, and leave the guard's mark; earlier offsets are still sent."""
         if self.withheld:
             return
         self.withheld = True
@@ -190,7 +192,7 @@ class PartitionState:
             self.pending = _marking(last.offset, last.metadata)
 
     def admit(self) -> None:
-        """Let what was refused be sent after all."""
+        """Let a refused position be sent after all."""
         self.pending = self.wanted
         self.refused = self.obstacle = None
 
@@ -207,18 +209,18 @@ class PartitionState:
             self.pending = None
 
     def ask_snapshot(self) -> None:
-        """Record that a snapshot is asked for now; one that is needed from now on is another."""
+        """Record that a snapshot is requested now; whatever needs one later needs another."""
         positions = filter(None, (self.wanted, self.confirmed))
         self.offset_at_request = max((position.offset for position in positions), default=0)
         self.needs_snapshot = False
 
     def partition_missing(self) -> bool:
-        """Take in that the partition does not exist; say whether something was to be done."""
+        """Record that the partition does not exist; return True if it had something to commit."""
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
-        """Take in what the group holds and where the log ends; return the findings."""
+        """Compare with the group's position and the log's end; yield the findings."""
         waiting = self.wanted
         requested, self.offset_at_request = self.offset_at_request, None
         if self._is_moved_by_sink(committed):
@@ -247,9 +249,9 @@ class PartitionState:
     def _compare_wanted(
         self, committed: Position | None, end: int, requested: int | None, policy: Policy
     ) -> Iterator[Finding]:
-        """Decide about the wanted position.
+        """Decide if the wanted position may be sent.
 
-        The log's end says nothing about a position that came after `requested`.
+        The log's end proves nothing about an offset that came after the snapshot was requested.
         """
         wanted = self.wanted
         if wanted is None:
@@ -276,18 +278,19 @@ class PartitionState:
         return last if committed is None or committed.offset < last.offset else None
 
     def record_log_start(self, start: int, now: float) -> None:
-        """Take in where the log begins; a batch that lasts long is judged by earlier ones."""
+        """Record where the log begins; keep earlier starts, by which long batches are judged."""
         if not self.log_starts or self.log_starts[-1][0] != start:
             self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
 
     def log_start(self, by: float) -> int | None:
-        """Return the log start known at that time; None if it was unknown."""
+        """Return the log start known at the time `by`, or None if it was unknown."""
         return next((start for start, time in reversed(self.log_starts) if time <= by), None)
 
     def _compare_confirmed(self, committed: Position | None, end: int) -> Iterator[Finding]:
-        """With nothing to send: do not repeat what the group, or the log's end, has overtaken.
+        """Do not repeat a confirmed commit that is below the group or beyond the log's end.
 
-        A log that ends below what was confirmed was truncated, before that commit or after it.
+        Used if there is nothing to send. A log that ends below a confirmed offset was truncated,
+        before that commit or after it.
         """
         if self.confirmed is None:
             return
@@ -297,7 +300,7 @@ class PartitionState:
             yield from self._refuse(self.confirmed, None, Refusal.BEYOND_LOG_END)
 
     def _compare(self, committed: Position | None) -> Iterator[Finding]:
-        """Have confirmed offsets sent again that the group has lost; report another writer."""
+        """Send confirmed offsets again if the group has lost them; report another writer."""
         if self.confirmed is None or committed == self.confirmed:
             return
         if committed is None:
@@ -326,7 +329,7 @@ class PartitionState:
             yield Refusal.WITHHELD_BEFORE
 
     def _goes_beyond(self, committed: Position | None) -> bool:
-        """Return True if something waits that a mark found in the group forbids."""
+        """Return True if a position waits that the guard's mark in the group forbids."""
         wanted = self.wanted
         if wanted is None or committed is None:
             return False
@@ -352,7 +355,7 @@ def _parse(position: Position | None) -> CommitMetadata | None:
 
 
 def _differ(position: Position, newer: Position) -> bool:
-    """Return True if they may be of two queries."""
+    """Return True if the two positions may be from different queries."""
     first, second = _parse(position), _parse(newer)
     return first is None or second is None or first.query_id != second.query_id
 
@@ -364,7 +367,7 @@ def _rewinding(position: Position, group_offset: int) -> Position:
 
 
 def _declared(position: Position, waiting: Position | None) -> Position:
-    """A position that replaces an unsent rewind is a rewind itself, if it is as low."""
+    """Return `position`, as a rewind if it replaces an unsent rewind and is below its start."""
     metadata = _parse(waiting)
     start = metadata.rewound_from if metadata else None
     return position if start is None or position.offset >= start else _rewinding(position, start)

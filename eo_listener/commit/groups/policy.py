@@ -1,4 +1,4 @@
-"""The user's decisions about committing: when to retry, and what never to do."""
+"""The user's decisions about committing: when to retry, and which commits to refuse."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long a partition waits after a failed request, in seconds.
+    """The waits of a partition after failed requests, in seconds.
 
-    The wait doubles with each failure in a row: after a passing fault from `first` up to
+    The wait doubles with each failure in a row: after a temporary error from `first` up to
     `longest`; after a refusal, which lasts until somebody changes something, from `refused_first`
     up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
     come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
-    small, and an idle query must still catch up after an outage. `repeat_after` is when a position
-    is committed again, after an earlier request of unknown outcome; `persistent_after` is when
-    an error that should have passed is reported as one that does not pass by itself.
-    `RetryLimits`, for a sink's batch, is another thing: there the query waits, so retries end.
+    small, and an idle query must still catch up after an outage. `repeat_after` is the time after
+    which a position is committed again if an earlier request had an unknown outcome;
+    `persistent_after` is the time after which a temporary error is reported as a lasting one.
+    `RetryLimits`, for a sink's batch, differs: there the query waits, so retries end.
     """
 
     first: float = 0.1
@@ -28,7 +28,7 @@ class Backoff:
     persistent_after: float = 60.0  # a coordinator that only moves is back within seconds
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
-        """Return the wait after that many failures in a row; `spread` is from 0 to 1."""
+        """Return the wait after `failures` in a row; `spread` is from 0 to 1."""
         first, longest = (
             (self.refused_first, self.refused_longest) if refused else (self.first, self.longest)
         )
@@ -37,7 +37,7 @@ class Backoff:
 
 
 class CommitMode(Enum):
-    """As whom commits are made; `eo_listener.kafka.group_stores.open_groups` takes the value."""
+    """The identity that commits; `eo_listener.kafka.group_stores.open_groups` takes the value."""
 
     SIMPLE = "simple"
     MEMBER = "member"
@@ -55,9 +55,9 @@ class OnRewind(Enum):
 class Policy:
     """The limits of a commit, and how often they are checked.
 
-    A group is read before its first commit, after every failure, and again when the last
-    snapshot is older than `snapshot_max_age` seconds. `accept_marks` takes up what the guard of an
-    earlier run had withheld.
+    A group is read before its first commit, after every failure, and again if the last snapshot is
+    older than `snapshot_max_age` seconds. `accept_marks` allows commits that the guard of an
+    earlier run withheld.
     """
 
     on_rewind: OnRewind = OnRewind.REFUSE

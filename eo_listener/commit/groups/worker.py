@@ -26,7 +26,7 @@ REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not
 SNAPSHOT_TIMEOUT = 4.0  # shorter than for a commit: a failed read leaves nothing in flight
 _POLL_INTERVAL = 5.0
 _NOTICEABLE = 1.0
-_PAUSE = 1.0  # after a fault of ours, which may come again at once
+_PAUSE = 1.0  # after an internal error, which may recur at once
 
 logger = logging.getLogger("eo_listener")
 
@@ -34,9 +34,9 @@ logger = logging.getLogger("eo_listener")
 class Worker:
     """Commits to the groups of one cluster; offers never block on Kafka.
 
-    `open_store` is called on the thread itself, at the first commit: building a client may take
-    time, and must not take the caller's. If nothing feeds the cluster, `may_end` decides if the
-    thread ends and closes the store.
+    The worker's thread calls `open_store`, at the first request: building a client may take time,
+    and must not delay the caller. If no run feeds the cluster, `may_end` decides if the thread ends
+    and closes the store.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class Worker:
         self._changed = threading.Condition()
         self._suspended_before = _suspended()
         self._stopping = False
-        self._notifying = False  # the thread tells the observers what came of a request
+        self._notifying = False  # the thread tells the observers the outcome of a request
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @contextmanager
     def groups(self, *, changes: bool = True) -> Iterator[ClusterState]:
-        """Its groups, to hand positions over or to ask; whoever has them must return at once.
+        """Yield the state of the worker's groups, under the worker's lock.
 
-        Its thread wakes behind that, unless nothing `changes`.
+        The `with` block must be short. After it the worker's thread wakes up, if `changes` is set.
         """
         with self._changed:
             yield self._cluster_state
@@ -77,17 +77,17 @@ class Worker:
                 self._changed.notify_all()
 
     def mark_unused(self) -> None:
-        """Nothing feeds this cluster any more; returns at once."""
+        """Note that no run feeds this cluster; returns at once."""
         with self._changed:
             self._unused_since = self._unused_since or time.monotonic()
 
     def mark_used(self) -> None:
-        """Something is about to be handed over; returns at once."""
+        """Note that offers for this cluster will follow; returns at once."""
         with self._changed:
             self._unused_since = None
 
     def unused_for(self, seconds: float) -> bool:
-        """Return True if the worker was idle for `seconds`, with everything confirmed."""
+        """Return True if no run has fed the cluster for `seconds`, and everything is confirmed."""
         with self._changed:
             now = time.monotonic()
             unused = self._unused_since is not None and now - self._unused_since >= seconds
@@ -96,11 +96,11 @@ class Worker:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until nothing is pending; say whether all that was offered is confirmed.
+        """Wait until nothing is pending; return True if everything that was offered is confirmed.
 
-        The observers have been notified of it by then, unless one of them calls this. Gives up when
-        the monotonic clock passes `deadline`, and at once when Kafka refused all that is left: that
-        lasts until somebody changes something.
+        The observers have been notified by then, unless one of them calls this. Gives up when the
+        monotonic clock passes `deadline`, and at once if Kafka refused everything that is left: a
+        refusal lasts until somebody changes something.
         """
         with self._changed:
             self._cluster_state.retry_now()
@@ -117,10 +117,10 @@ class Worker:
             return complete
 
     def close(self, deadline: float) -> None:
-        """Stop the thread, give up what is unconfirmed, and say so.
+        """Stop the thread, give up unconfirmed offsets, and report them to the observer.
 
-        The thread is joined until `deadline`; a request that is still unanswered then is
-        left behind on its daemon thread and named in the log.
+        Waits for the thread until `deadline`. A request that is still unanswered then is left to
+        its daemon thread, and the log reports it.
         """
         with self._changed:
             self._stopping = True
@@ -145,7 +145,7 @@ class Worker:
                         case CommitRequest() as request:
                             self._send_commit(request)
                 except Exception as error:
-                    # A fault of ours: the thread must outlive it, or every later commit of the
+                    # An internal error: the thread must outlive it, or every later commit of the
                     # cluster would be lost unnoticed.
                     logger.exception("eo_listener could not serve %s", self._thread.name)
                     self._observe(
@@ -160,7 +160,7 @@ class Worker:
                 self._store.close()
 
     def _wait(self) -> bool:
-        """Wait until something is due, or it is time to poll the client; False to stop."""
+        """Wait until something is due, or it is time to poll the client; return False to stop."""
         with self._changed:
             wait = self._cluster_state.wait(time.monotonic())
             if not self._stopping and wait != 0.0:
@@ -182,7 +182,7 @@ class Worker:
             if self._store is not None:
                 self._store.poll()
         except Exception:
-            # As in `_try`: whatever it is, the commits must go on.
+            # As in `_run`: whatever the error is, the commits must go on.
             logger.exception("eo_listener could not poll its Kafka client")
 
     def _read_snapshot(self, request: SnapshotRequest) -> None:
@@ -192,7 +192,7 @@ class Worker:
                 request.group, request.partitions, timeout=SNAPSHOT_TIMEOUT
             )
             fault_point("snapshot.answered")
-        except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
+        except Exception as error:  # noqa: BLE001  # `_failure` classifies and logs it
             code, detail = _failure("read", request.group, error)
             self._take_in(
                 request.group,
@@ -208,7 +208,7 @@ class Worker:
         detail = None
         try:
             answer = self._commit(request)
-        except Exception as error:  # noqa: BLE001  # `_failure` distinguishes ours from Kafka's, and logs
+        except Exception as error:  # noqa: BLE001  # `_failure` classifies and logs it
             code, detail = _failure("commit to", request.group, error)
             answer = dict.fromkeys(request.positions, code)
         self._take_in(
@@ -218,7 +218,7 @@ class Worker:
     def _take_in(
         self, group: str, answer: Callable[[GroupState, float], tuple[Event, ...]]
     ) -> None:
-        """Let a group's state know what came of a request, and then the observers."""
+        """Tell a group's state the outcome of a request, and then the observers."""
         with self._changed:
             events = answer(self._cluster_state.group(group), time.monotonic())
             self._notifying = True
@@ -251,17 +251,17 @@ class Worker:
 
 
 def _suspended() -> float:
-    """How long the machine has been suspended since its start: the monotonic clock stood still."""
+    """Return the time that the machine was suspended, in which the monotonic clock stood still."""
     if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _failure(action: str, group: str, error: Exception) -> tuple[str, str | None]:
-    """Return the error name and the detail for whatever a request raised.
+    """Return the error name and the detail for an exception that a request raised.
 
-    The thread must outlive a fault of ours or of the client library too, or every later commit
-    would be lost unnoticed: it is logged, and retried.
+    The thread must also outlive an internal error of eo_listener or the client library, or every
+    later commit would be lost unnoticed: such an error is logged, and the request is retried.
     """
     if isinstance(error, KafkaError):
         return error.code, error.cause

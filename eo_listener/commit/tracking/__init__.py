@@ -1,36 +1,36 @@
 """Tracks the durable offsets of each query run, and the groups that get them.
 
-- `EventBuffer` stands between Spark's thread and ours. It keeps the newest event of each run,
-  which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
-  otherwise a gap between two events would be lost where only the second one is kept. Losses are
-  judged later (`RunGuard`): for that the first events before the newest are kept with it.
-- A listener that was added twice is called twice for each event, because Spark's bus keeps both.
-  An event with the batch and the offsets of the one before it is left out, and so is an event of a
+- `EventBuffer` stands between Spark's thread and the tracker's. It keeps the newest event of each
+  run, which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
+  otherwise a gap between two events would go unnoticed if only the second is kept. `RunGuard`
+  judges losses later: for that the buffer also keeps the first events before the newest.
+- Spark calls a listener that was added twice, twice for each event, because its bus keeps both. The
+  buffer leaves out an event with the batch and the offsets of the previous event, and an event of a
   lower batch.
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
   sources (`GroupRouting`), and offers their offsets to the committer. It has no clock and no
   thread, so the model can drive it; `TrackerThread` has both.
 - An event is routed once. The result keeps the sources apart (`RoutedOffsets`), because the guard
-  may withhold one of them after that (`RunGuard`): offsets are combined only for what is offered,
-  so that a withheld source does not hold up another one on the same partition.
-- The query itself is also asked for its durable position (`QueryReader`): until it has restored
-  its checkpoint (the catch-up), at its end, a minute after its last event (Spark drops events when
-  its bus is full), every few seconds where events do not count or do not come, and for each
-  recommit.
-- A position that is ahead of the newest event waits for that event, so that the guard sees the
-  event first. The batch number of a position may be too low, so offsets are compared.
-- Whenever a run is asked for its position, it is also asked whether it has ended, because
+  may then withhold one of them (`RunGuard`): offsets of several sources are combined only when they
+  are offered, so that a withheld source does not hold up another source of the same partition.
+- The tracker also asks the query itself for its durable position (`QueryReader`): until it has
+  restored its checkpoint (the catch-up), at its end, a minute after its last event (Spark drops
+  events when its bus is full), every few seconds if events do not count or do not come, and for
+  each recommit.
+- A position that is ahead of the newest event waits for the event of its batch, so that the guard
+  sees the event first. The batch id of a position may be too low, so offsets are compared.
+- Whenever the tracker asks for a run's position, it also asks if the run has ended, because
   `spark.stop()` ends Spark's bus before its queries. A run that has ended stops counting for
   shared partitions at once. It is forgotten a minute later, since its last events may still be on
   their way.
 - Events may come late. A position that was offered is kept until an event has reached it. Earlier
   events are judged but not offered: the commit would be refused, or the group would go back.
-  `RunOrder` knows the newest run of each query and those that have ended. Only a start, or an
+  `RunOrder` knows the newest run of each query and the runs that have ended. Only a start, or an
   event of a batch above those of the newest run, makes another run the newest.
 - If several runs share a partition of a group, the lowest of their offsets counts
   (`SharedPartitions`). The same holds within one event: one stream used twice is one source for
   Spark (a union with itself), or two sources on the same partitions (a join of two aliases).
-- Options are read when the first batch has ended, never at the start of the query: its sources do
-  not exist yet then. The query is held from its start, so that one that ends at once can still be
-  asked.
+- The tracker reads options when the first batch has ended, never at the start of the query: its
+  sources do not exist yet then. `QueryReader` holds the query from its start, so that a query that
+  ends at once can still be asked.
 """

@@ -1,6 +1,6 @@
-"""Events that Spark's thread leaves for the tracker: bounded, and nothing that matters is lost.
+"""A buffer of events from Spark's thread for the tracker: bounded, without losing what matters.
 
-Not thread-safe: the tracker's thread holds a lock around it. Every method returns at once.
+Not thread-safe: `TrackerThread` holds a lock around it. Every method returns at once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from eo_listener.model.progress import Progress
 
 # A bound for runs whose end was never reported: Spark drops events when its bus is full.
 RUNS_KEPT = 10_000
-# Events of one run before its newest. The first are what matters: a log's start is read after
-# each offer, and nothing is offered while events wait.
+# Events of one run before its newest. The first ones matter: a log's start is read after each
+# offer, and nothing is offered while events wait.
 _EARLIER_KEPT = 20
-_FINDINGS_KEPT = 20  # events of one run that wait with something wrong; the first are what matters
+_FINDINGS_KEPT = 20  # problems of one run's waiting events; the first ones matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class Ended:
 
 
 QueryEvent = Started | Progress | Idle | Ended | FormatError
-"""An event of a run: Progress of a batch that has ended, FormatError of an unreadable one."""
+"""An event of a run: `Progress` if a batch has ended, `FormatError` for an unreadable event."""
 
 
 @dataclass(slots=True)
 class RunEvents:
-    """The events of one run since they were last taken: the newest, and what was wrong.
+    """The waiting events of one run: the newest, and the problems of all of them.
 
-    The newest event holds all offsets. `first` is the first event of the run, if it is among these.
-    `earlier` are the events before the newest, the oldest first, as far as they are kept. `wrong`
-    holds batch, source and violations; `missed` the batches around a gap.
+    The newest event holds all offsets. `first` is the first event of the run, if it still waits.
+    `earlier` are the kept events before the newest, the oldest first. `wrong` holds batch, source
+    and violations; `missed` the batches before and after missing events.
     """
 
     newest: Progress
@@ -66,9 +66,9 @@ class RunEvents:
 
 @dataclass(slots=True)
 class BufferedEvents:
-    """The events that wait; `repeated` is one of those that came a second time.
+    """The waiting events; `repeated` is an event that came a second time.
 
-    `idle` has ids of runs, in the order of their first event.
+    `idle` has the ids of idle runs, in the order of their first idle event.
     """
 
     started: list[Started] = field(default_factory=list)
@@ -80,12 +80,12 @@ class BufferedEvents:
 
     @property
     def runs(self) -> tuple[RunEvents, ...]:
-        """The events of each run, in the order of their first."""
+        """The events of each run, in the order of the runs' first events."""
         return tuple(self.by_run.values())
 
 
 class EventBuffer:
-    """Collects events until they are taken, for each run separately."""
+    """Collects events, for each run separately, until the tracker takes them."""
 
     def __init__(self) -> None:
         self._waiting = BufferedEvents()
@@ -95,7 +95,7 @@ class EventBuffer:
         return self._waiting != BufferedEvents()
 
     def add(self, event: QueryEvent) -> None:
-        """Take an event in."""
+        """Add an event."""
         match event:
             case Progress():
                 self._add_progress(event)
@@ -110,7 +110,7 @@ class EventBuffer:
                 self._waiting.unreadable = event
 
     def _add_progress(self, progress: Progress) -> None:
-        """Judge a batch at once, since every event counts, and keep the newest."""
+        """Judge an event at once, since every event counts, and keep the newest."""
         sequence = self._sequences.get(progress.run_id)
         first = progress if sequence is None else None
         if sequence is None:
@@ -135,12 +135,12 @@ class EventBuffer:
                 events.wrong.append((progress.batch_id, source, violations))
 
     def take(self) -> BufferedEvents:
-        """Take everything out."""
+        """Remove and return all waiting events."""
         taken, self._waiting = self._waiting, BufferedEvents()
         for run_id in taken.ended:
             self._sequences.pop(run_id, None)
         return taken
 
     def waiting(self) -> tuple[Progress, ...]:
-        """The newest event of each run that waits."""
+        """Return the newest waiting event of each run."""
         return tuple(events.newest for events in self._waiting.runs)

@@ -1,8 +1,8 @@
-"""Which consumer group the offsets of a topic go to.
+"""Finds the consumer group that gets the offsets of a topic.
 
-In this order: the entry of `groups` for the query, or for the topic in the query; the source option
-`kafka.consumer.commit.groupid`; the source option `eo.commit.group`; the template. A source with
-none of these is not committed.
+The first of these counts: the entry of `groups` for the query, or for the topic in the query; the
+source option `kafka.consumer.commit.groupid`; the source option `eo.commit.group`; the template. A
+source with none of these is not committed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OWN_GROUP_OPTION = "eo.commit.group"
 TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
 
 Groups = Mapping[str, "str | Mapping[str, str]"]
-"""From the name (or id) of a query to a group; or from its topics to groups, `*` for the rest."""
+"""By the name (or id) of a query: a group; or groups by topic, with `*` for other topics."""
 
 
-class NotCommitted(Exception):  # noqa: N818  # not an error of ours: why a topic is not committed
-    """A topic has no place to be committed to; `misconfigured` when by mistake."""
+class NotCommitted(Exception):  # noqa: N818  # no error: why a topic is not committed
+    """A topic has no group or cluster to commit to; `misconfigured` is set for a wrong setting."""
 
     def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
         super().__init__(problem)
@@ -37,11 +37,11 @@ class NotCommitted(Exception):  # noqa: N818  # not an error of ours: why a topi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNames:
-    """The user's settings of how groups are named.
+    """The user's settings for the names of groups.
 
-    `only_ascii` is what the transactional mode asks of a group: librdkafka refuses any other in a
-    transaction. Raises SettingsError for a group that Kafka would not get as it is written, and for
-    a template field that cannot be used.
+    `only_ascii` allows only ASCII names, as the transactional mode requires: librdkafka refuses
+    other groups in a transaction. Raises SettingsError for a group name that would not reach Kafka
+    unchanged, and for a template field that cannot be used.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
@@ -68,13 +68,13 @@ class GroupNames:
         require_group(group, where, only_ascii=self.only_ascii)
 
     def mention(self, progress: Progress) -> bool:
-        """Return True if the user named a group for this very query."""
+        """Return True if `groups` has an entry for this query."""
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
         """Return the group of a topic. Raises NotCommitted.
 
-        `options` are those of the topic's source, keys in lower case; None when unknown.
+        `options` are the options of its source, with keys in lower case; None if they are unknown.
         """
         group = self._mapped(progress, topic)
         if group is None and options is not None:
@@ -132,7 +132,7 @@ def _option(options: Mapping[str, str]) -> str | None:
 
 
 def _refuse_near_miss(options: Iterable[str]) -> None:
-    """Raise for an option that looks like a misspelt group: it must not be passed over."""
+    """Raise NotCommitted for an option that may be a misspelt group option: do not ignore it."""
     for name in options:
         own = name.startswith("eo.")
         if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):
@@ -154,7 +154,7 @@ def _filled(template: str, progress: Progress, topic: str) -> str:
 
 
 def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
-    """Raise SettingsError for what cannot be a group; `where` says who names it."""
+    """Raise SettingsError if `group` cannot be a group; `where` is the setting that names it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
             f"{where} must be the name of a consumer group, got {group!r}",

@@ -17,23 +17,23 @@ from eo_listener.offsets import Offsets
 RECOMMIT_INTERVAL: Final = 3600.0
 """Seconds after which offsets that do not change are committed again, so that they do not expire.
 
-Kafka deletes the offsets of a group without members when nobody has committed them for
+Kafka deletes the offsets of a group without members if nobody has committed them for
 `offsets.retention.minutes`, by default 7 days. A query without new records commits nothing new.
 """
 
 
 def is_due(last: float | None, now: float, interval: float) -> bool:
-    """Return True if to commit again what was committed again at `last`, None for never."""
+    """Return True if `interval` seconds have passed since `last`, or if `last` is None."""
     return last is None or now - last >= interval
 
 
-_RESTORING_INTERVAL = 1.0  # at most so long between two checks while a query restores
-_MAX_RESTORING_CHECKS = 600  # such checks; a query without a position by then hardly ever has one
-# Spark restores in two steps: again after the first position was there.
+_RESTORING_INTERVAL = 1.0  # seconds between two checks while a query restores, at most
+_MAX_RESTORING_CHECKS = 600  # checks; a query without a position by then hardly ever gets one
+# Seconds from the first position to the next check: Spark restores in two steps.
 _RESTORED_INTERVAL = 2.0
 _NEARLY = 0.9  # of the recommit interval: a check that comes a little early need not wait
-_POLL = 5.0  # between two checks of a run that is polled
-_SILENCE = 60.0  # after the last event, until the query is asked for its position
+_POLL = 5.0  # seconds between two checks of a run that is polled
+_SILENCE = 60.0  # seconds after the last event, until the query is asked for its position
 
 UNKNOWN_MODE = (
     "its progress events are assumed to match its checkpoint; with asynchronous progress "
@@ -57,10 +57,10 @@ _MODE_EFFECTS = {
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run of a query. `options` are None until they have been read; times are on the monotonic
-    clock.
+    """One run of a query, as the tracker knows it.
 
-    `due` is when the next check is planned, `silence` when one is due because no event has come.
+    `options` are None until they have been read. Times are on the monotonic clock: `due` is the
+    time of the next planned check, `silence` the time of a check because no event has come.
     """
 
     query_id: str
@@ -70,7 +70,7 @@ class QueryRun:
     mode: QueryMode | None = None
     options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
     options_attempts: int = 0
-    delay: float = 0.1  # until the next check while the query restores; doubled by each
+    delay: float = 0.1  # seconds to the next check while the query restores; each doubles it
     silent: int = 0  # checks that found no position
     unanswered: int = 0  # times in a row that it could not be asked
     positions_read: int = 0
@@ -83,36 +83,36 @@ class QueryRun:
     ended: bool = False  # reported by the query itself, not by Spark's bus
     awaited: int | None = None  # the batch whose event was waited for once
     finished: bool = False  # it has ended, and its last position was offered
-    last: LivePosition | None = None  # that position, if the options that name a group were read
+    last: LivePosition | None = None  # its last position, if its options were read
     silence: float | None = None
 
     @property
     def query(self) -> str:
-        """The query's name, or its id when it has none."""
+        """The query's name, or its id if it has no name."""
         return self.name or self.query_id
 
     @property
     def follows_checkpoint(self) -> bool:
-        """True if its events, if there are any, must not be committed."""
+        """True if the offsets of its checkpoint must be committed, not those of its events."""
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
 
     @property
     def reads_no_kafka(self) -> bool:
-        """True if its newest event says so; a position without offsets does not."""
+        """True if its newest event has no Kafka source; a position without offsets is no proof."""
         return self.newest is not None and not self.newest.sources
 
     @property
     def is_polled(self) -> bool:
-        """True if to check every few seconds: its checkpoint is followed, or Spark may skip."""
+        """True if it is checked every few seconds: it follows its checkpoint or skips losses."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
 
     def mode_effect(self) -> str | None:
-        """The meaning of its execution mode for its group; None for a micro-batch query."""
+        """Return what its execution mode means for its group, or None for a micro-batch query."""
         return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
-        """The durable position, in the form of a progress event."""
+        """Return a durable position in the form of a progress event."""
         sources = (
             SourceProgress(index=index, description="", start=None, end=offsets)
             for index, offsets in sorted(position.committed.items())
@@ -127,10 +127,10 @@ class QueryRun:
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
-        """Compare the first event with what the run restored from its checkpoint.
+        """Compare the first event with the position that the run restored from its checkpoint.
 
         Returns violations by source. The batch id of a position may be too low: if its offsets are
-        the end of the event itself, they are not the restored position, and nothing is judged.
+        the end of the event itself, it is not the restored position, and nothing is judged.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -163,12 +163,12 @@ class QueryRun:
         return not waited
 
     def offered(self, position: LivePosition) -> None:
-        """Keep a position that was offered: the events before it may still be on their way."""
+        """Keep a position that was offered: events of batches before it may still arrive."""
         reached = self.newest is not None and _is_at_end(position, self.newest)
         self.passed = position if position.committed and not reached else None
 
     def is_late(self, event: Progress) -> bool:
-        """Return True if an offered position has passed the event, which is then only judged.
+        """Return True if an offered position is ahead of the event, which is then only judged.
 
         If the event's batch id is above the position's, which may be too low, offsets decide; a
         batch that begins at the position is never late, wherever it ends.
@@ -189,21 +189,21 @@ class QueryRun:
         return bool(changes) and min(changes) < 0 and max(changes) <= 0
 
     def take(self, event: Progress, now: float) -> bool:
-        """Take an event in; say whether it is to be offered."""
+        """Record an event; return True if its offsets are to be offered."""
         repeated = self.finished and self.last is not None and _is_at_end(self.last, event)
         late = repeated or self.is_late(event)
         self.newest = event
         self.on_event(now)
         if not late:
-            self.passed = None  # what comes from now on comes after it
+            self.passed = None  # later events come after it
             self.finished = False
         elif self.finished:
-            self.plan_check(now)  # it is kept for its events, which may not be all yet
+            self.plan_check(now)  # the run is kept for its last events, which may still come
         return not late
 
     @property
     def last_batch(self) -> int:
-        """The highest batch id that an event or a position had; -1 for none."""
+        """The highest batch id of its newest event and offered position; -1 if it has neither."""
         event, position = self.newest, self.passed
         return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
@@ -213,14 +213,14 @@ class QueryRun:
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Plan the next check before this one, so that one that fails is not repeated at once."""
+        """Plan the next check before this one, so that a failed check is not repeated at once."""
         self.due = now + _SILENCE
         self._end_silence(now)
 
     def on_position(
         self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
     ) -> bool:
-        """Plan the next check; return whether all offsets are to be committed again."""
+        """Plan the next check; return True if all offsets are to be committed again."""
         self._end_silence(now)
         pause = min(_POLL, recommit_interval) if self.is_polled else recommit_interval
         if early:
@@ -245,16 +245,16 @@ class QueryRun:
         return self.recommitted_at == now
 
     def _end_silence(self, now: float) -> None:
-        """Forget a silence that this check has ended; keep one that is still to come."""
+        """Clear `silence` if its time has come, since this check serves it."""
         if self.silence is not None and self.silence <= now:
             self.silence = None
 
     def on_event(self, now: float) -> None:
-        """Plan a check for when no more events come: the last one may have been lost."""
+        """Plan a check in case no more events come: the last one may have been lost."""
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan a check of whether it still runs, since it holds up another run."""
+        """Plan a check that may find that this run has ended, since it holds up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:
@@ -262,7 +262,7 @@ class QueryRun:
 
     @property
     def next_check(self) -> float:
-        """When to check it next."""
+        """The time of the next check."""
         return self.due if self.silence is None else min(self.due, self.silence)
 
 
@@ -273,14 +273,14 @@ def _is_at_end(position: LivePosition, event: Progress) -> bool:
 
 
 class RunReporter:
-    """Builds QueryProgressed and RunGroupsChanged; remembers each run's groups. For one thread."""
+    """Builds QueryProgressed and RunGroupsChanged; remembers each run's groups. Not thread-safe."""
 
     def __init__(self) -> None:
         self._clusters: dict[tuple[str, int], str] = {}
         self._fed: dict[str, frozenset[tuple[str, str]]] = {}
 
     def progressed(self, progress: Progress, routed: RoutedOffsets) -> QueryProgressed:
-        """Return the event that says how far a run is, withheld sources included."""
+        """Return the event that reports the offsets of a run, including withheld sources."""
         sources = (
             SourceProgressed(
                 source=source.index,
@@ -318,8 +318,8 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
-        """The cluster of a source's groups; None while none of its topics has a group."""
+        """Return the cluster of a source's groups, or None if no topic of it has had a group."""
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)
-        return self._clusters.get((run_id, source))  # one without partitions keeps its cluster
+        return self._clusters.get((run_id, source))  # also if it now has no partitions

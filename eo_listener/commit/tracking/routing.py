@@ -1,4 +1,4 @@
-"""Routing: to which cluster and consumer group the offsets of a progress event go."""
+"""Routing: finds the cluster and the consumer group for the offsets of a progress event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.offsets import Offsets
 
 SERVERS_OPTION = "kafka.bootstrap.servers"
-TOKENS = "spark.kafka.clusters"  # added to the options by the shim: Spark has delegation tokens
+TOKENS = "spark.kafka.clusters"  # the shim adds it to the options if Spark has delegation tokens
 
 _KAFKA = "kafka."
 
@@ -28,8 +28,8 @@ _KAFKA = "kafka."
 class RoutedOffsets:
     """The offsets of one progress event by source and group, and the sources left out.
 
-    `sources` has, by the index of each source that has a group, what goes to its groups, one
-    GroupOffsets a group.
+    `sources` has, by the index of each source that has a group, one `GroupOffsets` for each of its
+    groups.
     """
 
     query: str
@@ -37,11 +37,11 @@ class RoutedOffsets:
     ignored: tuple[SourceIgnored, ...] = ()
 
     def only(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return the part of the sources with these indices."""
+        """Return the part for the sources with these indices."""
         return self._part(lambda index: index in indices)
 
     def without(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return the part of all other sources."""
+        """Return the part for all other sources."""
         return self._part(lambda index: index not in indices)
 
     def _part(self, has: Callable[[int | None], bool]) -> RoutedOffsets:
@@ -51,7 +51,7 @@ class RoutedOffsets:
 
     @property
     def commits(self) -> tuple[GroupOffsets, ...]:
-        """Yield the offsets to commit, each group once.
+        """The offsets to commit, each group once.
 
         If two sources hold the same partition for the same group, the lower offset counts.
         """
@@ -82,10 +82,10 @@ class RoutedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRouting:
-    """The user's settings for where to commit.
+    """The user's settings for the groups and clusters to commit to.
 
-    `kafka` holds librdkafka properties that win over what the source was given; `gssapi` says
-    whether the librdkafka that is installed can do Kerberos.
+    `kafka` holds librdkafka properties that take precedence over the source's own; `gssapi` is True
+    if the installed librdkafka supports Kerberos.
     """
 
     names: GroupNames = field(default_factory=GroupNames)
@@ -95,9 +95,9 @@ class GroupRouting:
     def route(
         self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None
     ) -> RoutedOffsets:
-        """Give each Kafka source of an event its cluster and group.
+        """Return the offsets of an event by Kafka source, with their clusters and groups.
 
-        `options` are the reader options by source index, keys in lower case; None when the
+        `options` are the reader options by source index, with keys in lower case; None if the
         running query could not be asked.
         """
         if not progress.sources:
@@ -142,7 +142,7 @@ class GroupRouting:
         )
 
     def cluster(self, options: Mapping[str, str] | None) -> Cluster:
-        """The cluster that a source reads, by its reader options.
+        """Return the cluster that a source reads, from its reader options.
 
         Raises NotCommitted if the options name no servers, or cannot be used.
         """
@@ -165,7 +165,7 @@ class GroupRouting:
         return Cluster.from_properties({**self.kafka, SERVERS: servers}, access)
 
 
-@lru_cache(maxsize=1024)  # asked at every event, and a truststore may be long
+@lru_cache(maxsize=1024)  # called for every event, and a truststore may be long
 def _access(
     source: tuple[tuple[str, str], ...], own: frozenset[str], gssapi: bool, tokens: bool
 ) -> ClientAccess:
@@ -173,7 +173,7 @@ def _access(
 
 
 def _in_order(servers: str) -> str:
-    """The servers in one order without spaces, so that two ways to write them are one cluster."""
+    """Return the servers sorted, without spaces, so that two ways to write them are one cluster."""
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 

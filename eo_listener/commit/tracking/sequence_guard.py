@@ -1,7 +1,7 @@
-"""Checks if a query's progress events follow one another: monotonic, and without a gap. Pure.
+"""Checks if a query's progress events follow one another: monotonic, and without a gap.
 
-Spark plans batch N+1 to start where batch N ended, in every source and partition. Whatever breaks
-that rule was either read twice, or never.
+Spark plans batch N+1 to start where batch N ended, in every source and partition. Offsets that
+break that rule were either read twice, or never. This module does no input or output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def judge(
 ) -> tuple[Violation, ...]:
     """Return the violations of a batch from `start` to `end` of one source.
 
-    `last` is where the batch before it ended, None if that is unknown. `start` is None for a
+    `last` is where the previous batch ended, None if that is unknown. `start` is None for a
     query's very first batch, and leaves out partitions that are new. `log_starts` are the first
     offsets that Kafka still had *before* any task of the batch could read.
     """
@@ -50,7 +50,7 @@ class SequenceVerdict:
     """The problems of one event: violations by the index of the source.
 
     `missed_after` is the last known batch if events are missing before this one, so that the
-    batches between cannot be judged; otherwise None. `repeated` means that the event was judged
+    batches between cannot be judged; otherwise None. `repeated` is True if the event was judged
     before.
     """
 
@@ -60,7 +60,7 @@ class SequenceVerdict:
 
 
 class SequenceGuard:
-    """The progress events of one run, each judged by the one before it."""
+    """Judges each progress event of one run by the previous event."""
 
     def __init__(self) -> None:
         self._batch: int | None = None
@@ -70,8 +70,9 @@ class SequenceGuard:
     def follow(self, progress: Progress) -> SequenceVerdict:
         """Judge the next event of the run.
 
-        A listener that was added twice is given each event twice: one with the number and the
-        offsets of the last is that event. One with a lower number came late: Spark counts up.
+        A listener that was added twice gets each event twice: an event with the batch id and the
+        offsets of the last event is that event. An event with a lower batch id came late, since
+        Spark counts up.
         """
         last, batch = self._batch, progress.batch_id
         ranges = tuple((source.index, source.start, source.end) for source in progress.sources)
@@ -105,7 +106,7 @@ def _of(
     ended, begins, ends = last.get(tp), start.get(tp) if start is not None else None, end.get(tp)
     reached = ended if ended is not None else begins
     if reached is None or ends is None or (begins is None and start is not None):
-        # A partition that is new has no past to continue; one that was read before has.
+        # A new partition has no past to continue; a partition that was read before has.
         return [] if reached is None else [_violation(ViolationKind.VANISHED, tp, reached, reached)]
     begins = reached if begins is None else begins
     violations = []

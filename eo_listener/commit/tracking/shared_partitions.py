@@ -1,4 +1,4 @@
-"""Several runs that feed one partition of one group: the lowest of their offsets counts."""
+"""Partitions of a group that several runs feed: the lowest of the runs' offsets counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _RunOffsets:
 
 
 class SharedPartitions:
-    """The position of every live run, by group. For one thread."""
+    """The position of every live run, by group. Not thread-safe."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Cluster, str], dict[str, _RunOffsets]] = {}
@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Take in how far a run is, and say what may be committed; and once, who shares it."""
+        """Record a run's offsets; return the offsets to commit, and once an event about sharing."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)
@@ -51,11 +51,11 @@ class SharedPartitions:
 
     @property
     def clusters(self) -> frozenset[Cluster]:
-        """Those that live runs feed."""
+        """The clusters that live runs feed."""
         return frozenset(cluster for cluster, _ in self._groups)
 
     def rivals(self, run_id: str, commit: GroupOffsets) -> tuple[str, ...]:
-        """The other runs that feed one of these partitions."""
+        """Return the other runs that feed one of these partitions."""
         runs = self._groups.get((commit.cluster, commit.group), {})
         return tuple(
             rival
@@ -77,7 +77,7 @@ class SharedPartitions:
         )
 
     def drop(self, run_id: str) -> tuple[GroupOffsets, ...]:
-        """Forget a run that has ended; say what those that it held up may commit now."""
+        """Forget a run that has ended; return what the runs that it held up may commit now."""
         freed: list[GroupOffsets] = []
         for key, runs in list(self._groups.items()):
             dropped = runs.pop(run_id, None)

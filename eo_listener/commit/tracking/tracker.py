@@ -1,6 +1,6 @@
-"""Events and positions of live queries: judged, routed to their groups, and offered.
+"""Judges events and positions of live queries, routes them to groups, and offers the offsets.
 
-It has no thread and no clock: `TrackerThread`, or the model in the tests, provides both.
+This module has no thread and no clock: `TrackerThread`, or the model in the tests, provides both.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
 
 
 class RunOrder:
-    """The runs of each query in their order, for one thread; `runs` are those that are there.
+    """The order of each query's runs: which run is the newest, and which have ended.
 
-    Events may come late, when their run was followed by another or has ended.
+    `runs` are the tracked runs. Events may come late, after a newer run has begun or their own run
+    has ended. Not thread-safe.
     """
 
     def __init__(self, runs: Mapping[str, QueryRun]) -> None:
@@ -49,14 +50,14 @@ class RunOrder:
         self._ended_runs: OrderedDict[str, int] = OrderedDict()
 
     def newest(self, query_id: str) -> QueryRun | None:
-        """The run of a query that began last, while it is there."""
+        """Return the newest run of a query, or None if it is not tracked."""
         return self._runs.get(self._newest.get(query_id, ""))
 
     def is_newest(self, run: QueryRun) -> bool:
-        """Return True if no later run of its query is known: of two, Spark lets only one be active.
+        """Return True if no later run of its query is known.
 
-        So an earlier one is over. Spark may drop its end event when its bus is full, and what
-        a run has reached would hold its own successor up forever.
+        Spark lets only one run of a query be active, so an earlier run has ended. Spark may drop
+        its end event when its bus is full; then its offsets would hold up the newer run forever.
         """
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
@@ -65,14 +66,14 @@ class RunOrder:
         return run_id in self._ended_runs
 
     def set_newest(self, query_id: str, run_id: str) -> None:
-        """From now on this is the newest run of its query."""
+        """Make this run the newest of its query."""
         self._newest[query_id] = run_id
         self._ended_runs.pop(run_id, None)
 
     def becomes_newest(self, progress: Progress) -> bool:
-        """Return True if this event makes its run the newest: one that goes on is above all others.
+        """Return True if this event makes its run the newest: its batch is above all others.
 
-        A run without an event so far gives way to one that is not known yet.
+        A newest run without an event gives way to a run that is not known yet.
         """
         run_id = progress.run_id
         newest = self.newest(progress.query_id)
@@ -83,7 +84,7 @@ class RunOrder:
         return newest.run_id != run_id and progress.batch_id > newest.newest.batch_id
 
     def end(self, run_id: str, run: QueryRun | None) -> None:
-        """A run has ended: late events must not bring it back."""
+        """Record that a run has ended, so that late events do not bring it back."""
         self._ended_runs[run_id] = -1 if run is None else run.last_batch
         while len(self._ended_runs) > RUNS_KEPT:
             self._ended_runs.popitem(last=False)
@@ -104,20 +105,20 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One time by two clocks: the monotonic one, and seconds since the epoch."""
+    """One time on two clocks: the monotonic clock, and seconds since the epoch."""
 
     now: float
     wall: float
 
     def monotonic(self, wall: float) -> float:
-        """When that was by the monotonic clock."""
+        """Convert a time since the epoch to the monotonic clock."""
         return wall + (self.now - self.wall)
 
 
 class QueryTracker:
-    """Serves what the event buffer holds. Not thread-safe: one thread calls all of it.
+    """Handles buffered events and checks live queries. Not thread-safe: one thread calls it.
 
-    The durable offsets of a query are also read from the query itself: when it starts (an event may
+    It also reads the durable offsets of a query from the query itself: when it starts (an event may
     have been lost with the last driver), when it ends, and every `recommit_interval` seconds, so
     that all of its offsets are committed again before they can expire.
     """
@@ -149,11 +150,11 @@ class QueryTracker:
 
     @property
     def complete(self) -> bool:
-        """True if what was served last could be, for every query."""
+        """True if the last work for every query was done without an internal error."""
         return not self._faulty
 
     def due(self) -> float | None:
-        """Return the time of the next check of any query, on the monotonic clock."""
+        """Return the time of the next check of any query (monotonic clock), or None."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:
@@ -161,12 +162,12 @@ class QueryTracker:
         return None if run is None else run.next_check
 
     def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
-        """Handle buffered events, then check the queries that are due, or with `check_all` all."""
+        """Handle buffered events, then check the queries that are due, or all with `check_all`."""
         for started in buffered.started:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)
                 self._run_of(started.query_id, started.run_id, started.name, moment.now)
-        # First the runs that have ended: afterwards they no longer hold up those begun since.
+        # First the runs that have ended: afterwards they no longer hold up later runs.
         last = [run for run in buffered.runs if run.newest.run_id in buffered.ended]
         rest = [run for run in buffered.runs if run.newest.run_id not in buffered.ended]
         self.unserved = tuple(events.newest for events in (*last, *rest))
@@ -193,7 +194,7 @@ class QueryTracker:
             self.unserved = self.unserved[1:]
 
     def _report_event_errors(self, buffered: BufferedEvents) -> None:
-        """Report what was wrong with the events themselves."""
+        """Report an unreadable event, and the first event that came twice."""
         if buffered.unreadable is not None:
             self._observers.notify(
                 InternalError(where="a progress event", problem=str(buffered.unreadable))
@@ -213,7 +214,7 @@ class QueryTracker:
             self._faulty.discard(query)
         except Exception as error:
             self._faulty.add(query)
-            # A fault of ours: this thread must outlive it, or every query goes uncommitted.
+            # An internal error: this thread must outlive it, or every query goes uncommitted.
             where, problem = f"query {query}", type(error).__name__
             logger.exception("eo_listener could not handle an event of %s", where)
             self._observers.notify(InternalError(where=where, problem=problem))
@@ -241,7 +242,7 @@ class QueryTracker:
         if run is not None and not run.finished:
             self._contained(run.query, partial(self._check, run, now, last=True))
         if run is None and self._order.has_ended(run_id):
-            return  # Spark has reported it at last, or twice
+            return  # Spark has reported the end late, or twice
         self._runs.pop(run_id, None)
         self._order.end(run_id, run)
         self._forget(run_id, run)
@@ -258,7 +259,7 @@ class QueryTracker:
             self._observers.notify(finished)
 
     def _drop_shared(self, run_id: str) -> None:
-        """Offer what other runs have reached in the partitions that this run was holding up."""
+        """Offer the offsets of other runs in the partitions that this run was holding up."""
         for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
         self._committer.set_used_clusters(self._shared.clusters)
@@ -292,8 +293,9 @@ class QueryTracker:
     def _check(self, run: QueryRun, now: float, *, last: bool) -> None:
         """Ask the live query for its position, and offer what it has made durable.
 
-        The position may be ahead of the newest event; the guard has not judged that batch then. So
-        its event is waited for, except at the `last` check, before which all events were delivered.
+        The position may be ahead of the newest event, so that the guard has not judged its batch.
+        Then it waits for the event, except at the `last` check, before which all events were
+        delivered.
 
         An ended run no longer feeds any group. It is kept until the next check, as its last events
         may still come. (Spark does not report the end of a query whose SparkContext ends.)
@@ -343,7 +345,7 @@ class QueryTracker:
         return position
 
     def _read_options(self, run: QueryRun) -> None:
-        """Read the run's execution mode and source options, until both are known."""
+        """Read the run's execution mode and source options, unless they are known already."""
         if run.options is not None or run.options_attempts >= _OPTIONS_ATTEMPTS:
             return
         try:
@@ -365,7 +367,7 @@ class QueryTracker:
             )
 
     def _report_alive(self, run: QueryRun) -> None:
-        """Tell that Spark has sent something of it; nothing comes of continuous processing."""
+        """Report that Spark sent an event about a run; it sends none in continuous processing."""
         if run.mode is not QueryMode.CONTINUOUS:
             self._observers.notify(QueryReported(query=run.query, run_id=run.run_id))
 
@@ -391,7 +393,7 @@ class QueryTracker:
                 self._observers.notify(shared)
             self._committer.offer(lowest, recommit=recommit)
         if recommit:
-            # Marks must not expire either, also in partitions that a withheld source got since.
+            # Marks must not expire either, also in partitions that are new in a withheld source.
             for commit in routed.only(run.withheld).commits:
                 self._committer.withhold(commit, recommit=True)
 
@@ -402,7 +404,7 @@ class QueryTracker:
 
 
 class RunGuard:
-    """Judges the events of a run before their offsets are offered. For one thread."""
+    """Judges the events of a run before their offsets are offered. Not thread-safe."""
 
     def __init__(self, mode: GuardMode, committer: Committer, observers: Observers) -> None:
         self._mode = mode
@@ -418,8 +420,8 @@ class RunGuard:
     ) -> None:
         """Report missed events and violations; withhold the sources if the mode requires it.
 
-        `routed` is what the newest event was routed to; `monotonic` takes a time of an event to
-        the monotonic clock.
+        `routed` has the groups of the newest event's offsets; `monotonic` converts a time of an
+        event to the monotonic clock.
         """
         for after, before in events.missed:
             self._observers.notify(
@@ -441,7 +443,7 @@ class RunGuard:
     def _losses(
         self, progress: Progress, routed: RoutedOffsets, planned: float
     ) -> dict[int, tuple[Violation, ...]]:
-        """Records that Kafka had deleted before a batch could read them, by source."""
+        """Return the records that Kafka had deleted before a batch could read them, by source."""
         losses: dict[int, tuple[Violation, ...]] = {}
         for source in progress.sources:
             starts = {

@@ -1,4 +1,4 @@
-"""The thread between Spark's events and the committer: finds out where offsets go."""
+"""The thread between Spark's events and the committer, which finds the groups for offsets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger("eo_listener")
 
 
 class TrackerThread:
-    """Takes progress events over from Spark's thread, and offers their offsets for committing.
+    """Takes progress events from Spark's thread, and offers their offsets to the committer.
 
-    `QueryTracker` decides what becomes of them; here are the thread and the clock.
+    `QueryTracker` makes the decisions; this class has the thread and the clock.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class TrackerThread:
         self._thread.start()
 
     def put(self, event: QueryEvent) -> None:
-        """Hand an event over; returns at once. After `close` a batch is refused, with a log line.
+        """Hand over an event; returns at once. After `close` a batch is refused, with a log line.
 
-        A listener may stay registered after its close, and is called for every batch then. Only the
-        first of them is logged. If a run has ended, what waits for a retry is tried now.
+        A listener may stay registered after its close, and Spark then calls it for every batch.
+        Only the first of these batches is logged. When a run ends, its commits that wait for a
+        retry are retried at once.
         """
         progress = event if isinstance(event, Progress) else None
         if progress and progress.sources and all(item.end is None for item in progress.sources):
@@ -79,7 +80,7 @@ class TrackerThread:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all that is durable is offered, or the monotonic clock passes `deadline`."""
+        """Wait until all durable offsets are offered, or the monotonic clock passes `deadline`."""
         with self._changed:
             self._check_all = True
             self._changed.notify_all()
@@ -91,7 +92,7 @@ class TrackerThread:
             return self._tracker.complete
 
     def close(self, deadline: float) -> None:
-        """Work off what waits, and stop the thread, until `deadline`; name what is left."""
+        """Handle the waiting events, and stop the thread, until `deadline`; report lost batches."""
         done = self.flush(deadline)
         with self._changed:
             self._stopping = True
@@ -119,7 +120,7 @@ class TrackerThread:
             self._tracker.serve(buffered, moment, check_all=check_all)
 
     def _wait(self) -> tuple[BufferedEvents | None, bool]:
-        """Wait for something to do, and take it; nothing to stop."""
+        """Wait for work; return its events, None to stop, and True to check all queries."""
         with self._changed:
             self._busy = False
             self._changed.notify_all()

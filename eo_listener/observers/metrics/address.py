@@ -1,4 +1,4 @@
-"""The address that numbers are served at."""
+"""Checks the address and the port on which metrics are served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HIGHEST_PORT: Final = 65535
 
 
 def require_port(port: object, setting: str = "metrics_port") -> None:
-    """Raise SettingsError unless it is a port to listen on."""
+    """Raise SettingsError unless `port` is a port to listen on."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
         raise SettingsError(
             f"{setting} must be from 0 to {_HIGHEST_PORT}, got {port!r}",

@@ -1,7 +1,7 @@
 """Counts events: the numbers of groups, queries and runs, and the names of the counters.
 
 Events come on the committer's threads, so counting one must be cheap and must not raise. A scrape
-takes a copy of the numbers, and does its arithmetic on that.
+takes a copy of the numbers, and does its arithmetic on the copy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from eo_listener.offsets import Offsets, TopicPartition
 
 Labels = tuple[str, ...]
 GroupKey = tuple[str, str]
-"""Cluster and group."""
+"""A cluster and one of its groups."""
 
 GROUP: Final = ("cluster", "consumergroup")
 LATENCIES: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LATENCY_BOUNDS: Final = (*map(str, LATENCIES), "+Inf")
-_LOG_ENDS = 64  # log ends that are not reached yet; of more, every second is dropped
+_LOG_ENDS = 64  # log ends not reached yet; if there are more, every second is dropped
 
 
 class Counted(Enum):
@@ -103,10 +103,11 @@ class Counted(Enum):
 
 
 class TimeLag:
-    """Lag as a time, of one source of one run: an upper bound of the oldest unread record's age.
+    """Lag of one source of one run as a time: an upper bound of the oldest unread record's age.
 
-    Once a batch has ended beyond the log ends of an earlier one, all that was written before that
-    one began is processed: `since` is its start, None until the first log ends are reached.
+    Once a batch has ended beyond the log ends of an earlier batch, everything that was written
+    before the earlier batch began is processed. `since` is the start of that earlier batch; None
+    until the first log ends are reached.
     """
 
     def __init__(self) -> None:
@@ -127,7 +128,7 @@ class TimeLag:
             self._ahead = deque(list(self._ahead)[::2])
 
     def lag(self, now: float) -> float | None:
-        """Seconds; 0 when the newest batch took all there was, None when nothing is known."""
+        """Return the lag in seconds: 0 if the newest batch read everything, None if unknown."""
         if not self._ahead:
             return None if self.since is None else 0.0
         return None if self.since is None else max(0.0, now - self.since)
@@ -143,13 +144,13 @@ class Sinks:
 
     run_id: str = ""
     applied: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """The next offsets to apply, by the sink's label, as far as `run_id` has moved them."""
+    """The next offsets to apply, by the sink's label, in the partitions that `run_id` has moved."""
     errors: set[str] = field(default_factory=set)
     """The classes of errors that have a series of their own."""
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The next offset to apply by partition; of several sinks the lowest."""
+        """The next offset to apply by partition; the lowest, if there are several sinks."""
         least: dict[TopicPartition, int] = {}
         for offsets in self.applied.values():
             least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
@@ -169,7 +170,7 @@ class Run:
     sources: dict[int, events.SourceProgressed] = field(default_factory=dict)
     time_lags: dict[int, TimeLag] = field(default_factory=dict)
     lags: dict[int, float] = field(default_factory=dict)
-    """By source, in seconds."""
+    """The time lag of each source, in seconds."""
     withheld: frozenset[int] = frozenset()
     ignored: frozenset[int | None] = frozenset()
     """The sources with a wrong setting; None stands for the query as a whole."""
@@ -177,16 +178,16 @@ class Run:
     reported: float | None = None
     """The time of Spark's last event about it, in seconds since the epoch."""
     ended: float | None = None
-    """On the monotonic clock."""
+    """The time of its end, on the monotonic clock."""
 
     @property
     def done(self) -> float | None:
-        """When its newest batch was done, in seconds since the epoch."""
+        """The time at which its newest batch ended, in seconds since the epoch."""
         started, took = self.metrics.started, self.metrics.seconds
         return None if started is None or took is None else started + took
 
     def progressed(self, source: events.SourceProgressed) -> None:
-        """Record the position of a source; `metrics` already belong to its batch."""
+        """Record the position of a source; `metrics` must already be those of its batch."""
         self.sources = {**self.sources, source.source: source}
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
@@ -200,7 +201,7 @@ class Run:
 
 @dataclass(slots=True)
 class Numbers:
-    """All numbers; times are in seconds since the epoch."""
+    """All numbers that a scrape reads; times are in seconds since the epoch."""
 
     started: float | None = None
     counts: dict[Counted, Counter[Labels]] = field(
@@ -216,7 +217,7 @@ class Numbers:
     runs: dict[str, Run] = field(default_factory=dict)
 
     def copy(self) -> Numbers:
-        """A copy that later events do not change; runs in the order their newest batches began."""
+        """Return a copy that no event changes, with runs in the order of their newest batches."""
         runs = sorted(self.runs.items(), key=lambda item: item[1].metrics.started or 0.0)
         return Numbers(
             started=self.started,
@@ -255,7 +256,7 @@ _OF_SINKS = (
 
 
 class EventCounters:
-    """An observer that counts. Groups and queries beyond `limit` count together, as OTHER."""
+    """An observer that counts events; groups and queries beyond `limit` together, as OTHER."""
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ class EventCounters:
                     self._counted_only(event)
 
     def numbers(self) -> Numbers:
-        """Take a copy of all that counts now."""
+        """Return a copy of the current numbers."""
         with self._lock:
             self._sweep()
             return self._now.copy()
@@ -417,7 +418,7 @@ class EventCounters:
         self._now.counts[family][labels] += times
 
     def _group(self, cluster: str, name: str) -> GroupKey:
-        """The labels of a group; a new group gets its counter, at 0."""
+        """Return the labels of a group; a new group gets its counter, at 0."""
         key = (cluster, name)
         if key not in self._now.group_offsets and len(self._now.group_offsets) >= self._limit:
             key = (OTHER, OTHER)
@@ -427,7 +428,7 @@ class EventCounters:
         return key
 
     def _query(self, name: str) -> str:
-        """The label of a query; a new query gets its counters, at 0."""
+        """Return the label of a query; a new query gets its counters, at 0."""
         if name not in self._queries and len(self._queries) >= self._limit:
             name = OTHER
         if name not in self._queries:
@@ -447,7 +448,7 @@ class EventCounters:
         return query
 
     def _run(self, run_id: str, query: str) -> Run:
-        """The run, created if there is room; otherwise a run that is not kept."""
+        """Return the run, created if there is room; otherwise a run that is not kept."""
         run = self._now.runs.get(run_id)
         if run is None:
             run = Run(query)

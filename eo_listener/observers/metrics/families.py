@@ -1,7 +1,7 @@
-"""The metrics: their names, labels, and how many series there may be.
+"""The metrics: their names, their labels, and the limit on series.
 
-The names are those of kafka_exporter with `eo_listener_` for `kafka_`, if it has one for the same
-thing; docs/reference/metrics.md has the table.
+If kafka_exporter has a metric for the same thing, the name is the same, with `eo_listener_` for
+`kafka_`; docs/reference/metrics.md has the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Makes Prometheus metrics of numbers; beyond `limit` partitions there are only topic sums."""
+    """Makes Prometheus metrics from numbers; beyond `limit` partitions only sums of topics."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -113,7 +113,7 @@ def _latencies(numbers: Numbers) -> Metric:
 
 
 def _group_offsets(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
-    """Offsets and lag of the groups."""
+    """Yield the offsets and the lag of the groups."""
     ends = _newest_log_ends(numbers)
     return of_groups(
         "consumergroup",
@@ -128,7 +128,7 @@ def _group_offsets(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
 
 
 def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
-    """The applied offsets of each query, all of its sinks together."""
+    """Yield the applied offsets of each query, for all of its sinks together."""
     name = "sink_applied_offset"
     each = gauge(
         name,
@@ -149,7 +149,7 @@ def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
 
 
 def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """The log ends by cluster, as the newest event has them: runs come in that order."""
+    """Return the newest log ends by cluster: runs are in the order of their newest batches."""
     ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for run in numbers.runs.values():
         for source in run.sources.values():
@@ -159,9 +159,9 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
-    """Of two runs of a query, or two queries of one name, the newer counts."""
+    """Yield the metrics of queries; of several runs with the same query name the newest counts."""
     reported: dict[str, float] = {}
-    for run in numbers.runs.values():  # of which the newest may have no batch yet
+    for run in numbers.runs.values():  # the newest run may have no batch yet
         if run.reported is not None:
             reported[run.query] = max(run.reported, reported.get(run.query, 0.0))
     yield gauge(
@@ -170,7 +170,7 @@ def _of_queries(numbers: Numbers) -> Iterator[Metric]:
         ("query",),
         (((query,), at) for query, at in reported.items()),
     )
-    # One that is idle since its start has no batch, and may have a source that is ignored.
+    # A run that is idle since its start has no batch, and may have an ignored source.
     every = numbers.runs.values()
     runs = {run.query: run for run in every if run.batch_id is not None or run.ignored}
     for name, meaning, value in _OF_RUN:

@@ -1,4 +1,4 @@
-"""The observer that OpenTelemetry reads."""
+"""The observer that exports metrics through OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ except ImportError as error:
     ) from error
 
 PARTITIONS: Final = 1_000
-_GROUPS: Final = 500  # of each, some metrics have several series
+_GROUPS: Final = 500  # some metrics have several series for each of them
 _OLDEST: Final = 5.0  # seconds that one collection of all instruments may take
 
 _lock = threading.Lock()
@@ -42,12 +42,12 @@ class OpenTelemetry:
 
         OffsetCommitListener(observers=[OpenTelemetry()])
 
-    Without `provider` it is the one that the program has set, or will set. Names, labels and
-    values are those of `Prometheus`, without the suffix `_total`, which a collector adds for
-    Prometheus. At most `partitions` have series of their own, few enough for the SDK, which puts
-    all beyond 2,000 of a metric into one; of a topic beyond that there are sums. As an observer it
-    returns at once: the arithmetic is done on the thread that exports. Raises SettingsError for a
-    provider that has these metrics already.
+    Without `provider`, it uses the provider that the program has set, or will set. Names, labels
+    and values are those of `Prometheus`, without the suffix `_total`, which a collector adds for
+    Prometheus. At most `partitions` partitions have series of their own, few enough for the SDK,
+    which merges the series of a metric beyond 2,000 into one; the other topics have only sums. As
+    an observer it returns at once: the thread that exports does the arithmetic. Raises
+    SettingsError for a provider that already has these metrics.
 
     Source: OpenTelemetry's Metrics API, asynchronous instruments.
     """
@@ -65,7 +65,7 @@ class OpenTelemetry:
         meter = provider.get_meter("eo_listener", __version__)
         families = list(Families(0).draw(Numbers()))
         (latency,) = (family for family in families if family.type == "histogram")
-        # A histogram has no instrument that is asked.
+        # OpenTelemetry has no asynchronous histogram.
         self._latency = meter.create_histogram(
             latency.name,
             _unit(latency),
@@ -83,10 +83,10 @@ class OpenTelemetry:
             self._latency.record(event.seconds, {"cluster": event.cluster})
 
     def _observe(self, name: str) -> Iterable[Observation]:
-        """The values of one instrument; all are read one after the other, for each export."""
+        """Return the values of one instrument; each export reads all instruments in turn."""
         with self._lock:
-            # Drawn once for all instruments: one that comes back begins the next export, and what
-            # an export that was broken off has left is too old for it.
+            # Drawn once for all instruments: one that is read again begins the next export, and the
+            # values that an interrupted export has left are too old for it.
             if name not in self._drawn or time.monotonic() - self._drawn_at > _OLDEST:
                 families = self._families.draw(self._counters.numbers())
                 self._drawn = {family.name: family for family in families}

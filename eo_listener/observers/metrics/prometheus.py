@@ -27,12 +27,12 @@ _GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
 
 
 class Prometheus(Collector):
-    """Counts events; Prometheus gets the numbers from `serve`, or from a registry of yours.
+    """Counts events; Prometheus gets the numbers from `serve`, or from your own registry.
 
         OffsetCommitListener(observers=[Prometheus(registry)])
 
-    At most `partitions` have series of their own; of a topic beyond that there are sums. As an
-    observer it returns at once: the arithmetic is done when somebody asks for the numbers.
+    At most `partitions` partitions have series of their own; the other topics have only sums. As an
+    observer it returns at once: it does the arithmetic when somebody asks for the numbers.
     """
 
     def __init__(
@@ -56,25 +56,25 @@ class Prometheus(Collector):
         self._counters(event)
 
     def collect(self) -> Iterable[Metric]:
-        """The families as they are now; called by the registry."""
+        """Return the current families; the registry calls this."""
         return list(self._families.draw(self._counters.numbers()))
 
     def describe(self) -> Iterable[Metric]:
-        """The families without numbers: the registry needs the names, for `?name[]=`."""
+        """Return the families without numbers: the registry needs the names, for `?name[]=`."""
         return list(Families(0).draw(Numbers()))
 
     @property
     def port(self) -> int | None:
-        """The port on which the numbers are served; None while they are not."""
+        """The port on which the numbers are served, or None if they are not."""
         server = self._server  # another thread may close it
         return None if server is None else int(server.server_address[1])
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
-        """Serve the registry at `http://address:port/metrics`; return the port, for 0 a free one.
+        """Serve the registry at `http://address:port/metrics`; return the port, a free one for 0.
 
-        Bound to loopback by default: the numbers name topics, groups and servers, and there is no
-        authentication. Raises SettingsError for an invalid port or address, and
-        UnavailableError when the address cannot be listened on.
+        The default address is loopback, since the labels name topics, groups and servers, and there
+        is no authentication. Raises SettingsError for an invalid port or address, and
+        UnavailableError if it cannot listen on the address.
         """
         require_port(port)
         require_address(address)
@@ -92,7 +92,7 @@ class Prometheus(Collector):
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """Serve no more; the numbers stay."""
+        """Stop serving; the numbers are kept."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -102,14 +102,12 @@ class _Handler(BoundedHandler, MetricsHandler):
     """Answers one request."""
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
-        """The numbers, at their path alone."""
+        """Send the numbers, only at their path."""
         if self._is_metrics_path():
             super().do_GET()
 
     def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """Answer a HEAD request as a GET would begin, for clients that only check if the server is
-        up.
-        """
+        """Send the headers that a GET gets, for clients that only check if the server is up."""
         if self._is_metrics_path():
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

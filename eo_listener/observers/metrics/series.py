@@ -20,13 +20,13 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(slots=True)
 class SeriesBudget:
-    """How many partitions may still have series; `beyond` is how many have found no room."""
+    """The number of partitions that may still have series; `beyond` counts those without room."""
 
     remaining: int
     beyond: int = 0
 
     def takes(self, partitions: int) -> bool:
-        """Return True if there is room for all of a topic: a part of it would be taken for all."""
+        """Return True if all partitions of a topic fit: a part would be mistaken for the topic."""
         if partitions > self.remaining:
             self.beyond += partitions
             return False
@@ -35,9 +35,9 @@ class SeriesBudget:
 
 
 def encodable(family: Metric) -> Metric:
-    """The family, with an escape for what UTF-8 cannot encode: it would spoil the whole scrape.
+    """Escape in the labels what UTF-8 cannot encode, which would spoil the whole scrape.
 
-    A name may hold half of a character: Java's strings can, and Python's from a broken locale.
+    A name may hold half of a character: Java's strings can, and Python's under a broken locale.
     """
     for at, sample in enumerate(family.samples):
         labels = {
@@ -52,7 +52,7 @@ def encodable(family: Metric) -> Metric:
 def gauge(
     name: str, meaning: str, names: Labels, series: Iterable[tuple[Labels, float | None]] = ()
 ) -> GaugeMetricFamily:
-    """A gauge of the series whose value is known."""
+    """Return a gauge of the series whose value is known."""
     family = GaugeMetricFamily(f"eo_listener_{name}", meaning, labels=names)
     for labels, value in series:
         if value is not None:
@@ -63,7 +63,7 @@ def gauge(
 def by_topic(
     offsets: Mapping[TopicPartition, int],
 ) -> Iterable[tuple[str, dict[TopicPartition, int]]]:
-    """The offsets of each topic, in order."""
+    """Return the offsets of each topic, in order."""
     topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for tp in sorted(offsets):
         topics[tp.topic][tp] = offsets[tp]
@@ -73,7 +73,7 @@ def by_topic(
 def add_each(
     family: GaugeMetricFamily, labels: Labels, offsets: Mapping[TopicPartition, int]
 ) -> None:
-    """A number for each partition, behind the labels of its topic."""
+    """Add the offset of each partition to `family`, with the partition as the last label."""
     for tp, offset in offsets.items():
         family.add_metric((*labels, str(tp.partition)), offset)
 
@@ -84,9 +84,9 @@ def of_groups(
     groups: Iterable[tuple[Labels, Offsets, Offsets]],
     budget: SeriesBudget,
 ) -> Iterator[Metric]:
-    """Offsets and lag of groups, given as labels, committed offsets, and log ends.
+    """Yield offsets and lag of groups, each given as labels, committed offsets, and log ends.
 
-    The meanings are those of offset, lag, and sum of the offsets.
+    `meanings` describe the offset, the lag, and the sum of the offsets.
     """
     offset = gauge(f"{prefix}_current_offset", meanings[0], _PARTITION)
     lag = gauge(f"{prefix}_lag", meanings[1], _PARTITION)
@@ -108,7 +108,7 @@ def of_groups(
 def log_ends(
     name: str, meaning: str, clusters: Iterable[tuple[str, Offsets]], budget: SeriesBudget
 ) -> Metric:
-    """The log ends of each cluster."""
+    """Return the log ends of each cluster."""
     family = gauge(name, meaning, ("cluster", "topic", "partition"))
     for cluster, ends in clusters:
         for topic, offsets in by_topic(ends):

@@ -1,4 +1,4 @@
-"""Open the observer for Prometheus, if the extra that it needs is installed."""
+"""Opens the observer for Prometheus, if the extra that it needs is installed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _opened: weakref.WeakSet[Prometheus] = weakref.WeakSet()
 
 
 def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
-    """An observer whose numbers are served at `http://address:port/metrics` until it is closed.
+    """Return an observer that serves `http://address:port/metrics` until it is closed.
 
-    It counts every `exactly_once` of this process by itself. Port 0 takes a free one. Raises
+    It also counts every `exactly_once` of this process. Port 0 takes a free one. Raises
     MissingExtraError without the extra, SettingsError if the port is out of range, and
-    UnavailableError if the address cannot be listened on.
+    UnavailableError if it cannot listen on the address.
     """
-    from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # needs the extra
+    from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # an extra
 
     observer = Prometheus()
     observer.serve(port, address)
@@ -34,10 +34,10 @@ def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
 
 
 class CountWhereServed:
-    """An observer that counts in all that `open_metrics` has opened here and nobody has closed.
+    """An observer that passes events to every open observer of `open_metrics` in this process.
 
-    So what a listener serves has the numbers of its process's sinks too. `besides` are observers
-    that get the events anyhow.
+    So the metrics of a listener include the sinks of its process. `besides` are observers that get
+    the events anyway.
     """
 
     def __init__(self, besides: Iterable[Observer]) -> None:

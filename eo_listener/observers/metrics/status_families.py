@@ -1,7 +1,7 @@
-"""The metrics of `eo-listener serve`: what it has read of a cluster, not what a driver has done.
+"""The metrics of `eo-listener serve`: what it has read from a cluster, not what a driver did.
 
-So their names begin with `eo_listener_status_`, and no sum counts a group twice that a driver
-reports too. docs/how-to/serve.md has the table.
+So their names begin with `eo_listener_status_`, and no sum counts a group twice if a driver reports
+it too. docs/how-to/serve.md has the table.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PREFIX: Final = "status_consumergroup"
 
 
 class GroupNumbers(NamedTuple):
-    """One group as it was read; `seconds` is the age of the oldest record still to be read.
+    """The numbers of one group; `seconds` is the age of the oldest record that it has not read.
 
-    `read` is False if it could not be read.
+    `read` is False if the group could not be read.
     """
 
     group: str
@@ -38,7 +38,7 @@ class GroupNumbers(NamedTuple):
 
 
 class AuditNumbers(NamedTuple):
-    """The results of an audit; `at` in seconds since the epoch."""
+    """The results of an audit; `at` is its start, in seconds since the epoch."""
 
     at: float
     lost: int
@@ -49,9 +49,9 @@ class AuditNumbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusNumbers:
-    """The present numbers. `at`, in seconds since the epoch, is None while nothing is known.
+    """The current numbers of a cluster. `at`, in seconds since the epoch, is None if unknown.
 
-    `groups` is then empty: an old number would be taken for a current one.
+    `groups` is then empty: an old number would be mistaken for a current one.
     """
 
     cluster: str
@@ -60,12 +60,12 @@ class StatusNumbers:
 
 
 def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
-    """The text that Prometheus reads. Beyond `partitions` there are only sums of topics."""
+    """Return the text that Prometheus reads; beyond `partitions` partitions only sums of topics."""
     return _text(status_families(numbers, partitions))
 
 
 def exposed_audit(audit: AuditNumbers | None) -> bytes:
-    """The text for an audit, which follows that of `exposed`: an audit has its own interval."""
+    """Return the text for an audit, to follow that of `exposed`: audits have their own interval."""
     return _text(audit_families(audit))
 
 
