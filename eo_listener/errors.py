@@ -190,9 +190,9 @@ class TopicRecreatedError(GuardError):
 
 
 class NewCheckpointError(GuardError):
-    """The sink has batches of another checkpoint, and the query has sources other than Kafka.
+    """The sink has batches of another checkpoint, of a query with sources other than Kafka.
 
-    The number of such a batch means nothing in this checkpoint. `ranges`: the number of the batch.
+    The numbers of these batches mean nothing in this checkpoint. `ranges`: the batch's number.
     """
 
 
@@ -304,10 +304,9 @@ class JvmError(UnavailableError):
 class StorageError(UnavailableError):
     """The storage of a checkpoint could not be listed or read.
 
-    Cause: the credentials or the address are wrong, or the storage is unavailable. The query itself
-    may continue.
-    Fix: give the storage's options with `--storage key=value`, and check if the checkpoint can be
-    read.
+    Cause: wrong credentials, a wrong address, or unavailable storage. The query itself may
+    continue.
+    Fix: give the storage's options with `--storage key=value`, and check if it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
@@ -379,5 +378,5 @@ def few(things: Iterable[object], shown: int = _SHOWN) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 group`, `2 groups`."""
+    """Return number and noun: `1 group`, `2 groups`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -15,7 +15,7 @@ from eo_listener.offsets import TopicPartition
 BATCHES: Final = TopicPartition("checkpoint:batches", 0)
 """The partition of all counted sources.
 
-Kafka has no such topic: the names of topics consist of letters, digits, `.`, `_`, `-`.
+Kafka has no such topic: topic names consist of letters, digits, `.`, `_`, `-`.
 """
 
 

@@ -2,7 +2,7 @@
 
 Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
 *history* has a row for each range that was applied, and is pruned. The transaction that writes the
-data writes both. This module itself reads and writes nothing.
+data writes both. This module has only values.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class StoredLedger:
 
 
 class Move(NamedTuple):
-    """A partition's step to its next head: a sink writes it only if the ledger has `expected`.
+    """A partition's step to its next head; a sink writes it only if `expected` is still the head.
 
-    It is a tuple, because a batch has a move for each of its partitions, and making a frozen
-    dataclass takes four times as long.
+    It is a tuple, because a batch has one for each partition, and a frozen dataclass takes four
+    times as long to make.
     """
 
     source: int
@@ -166,10 +166,9 @@ class Unexpected(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedRecords:
-    """The number of unexpected records of one kind, and the offset ranges between which they lie.
+    """The number of unexpected records of one kind, and the offset ranges that contain them.
 
-    `ranges` are those of a target's partitions, and contain other records too. For LOST, `count` is
-    the number of offsets.
+    `ranges`, of a target's partitions, contain other records too. For LOST, `count` counts offsets.
     """
 
     kind: Unexpected

@@ -112,7 +112,7 @@ def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
     """
     return (
         f"check if {has_it}: perhaps only the ledger's topic was restored to an older state, or "
-        f"recreated. If it has all of them, {all_there}; if it has none, {none_there}"
+        f"recreated. If all of them are there, {all_there}; if none of them is, {none_there}"
     )
 
 

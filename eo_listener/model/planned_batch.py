@@ -1,4 +1,4 @@
-"""Spark's plan for one batch, before anything of the batch is written, as plain values."""
+"""Spark's plan for one batch, before anything of the batch is written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PlannedBatch:
     """
     continued: frozenset[TopicPartition] = frozenset()
     """The partitions that an earlier batch of the checkpoint has planned: they start at the end of
-    that batch. They include BATCHES if that batch had sources other than Kafka.
+    that batch. With counted sources, BATCHES is one of them.
     """
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:

@@ -39,7 +39,7 @@ class GroupSnapshot:
 
 
 class GroupStore(Protocol):
-    """The consumer groups of one Kafka cluster, through open clients. Only one thread may use it."""
+    """The consumer groups of a Kafka cluster, through open clients. Only one thread may use it."""
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
@@ -103,7 +103,7 @@ class QueryReader(Protocol):
         ...
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """Return the way in which the query makes its progress durable."""
+        """Return how the query makes its progress durable."""
         ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
@@ -128,8 +128,8 @@ class ShimClient(Protocol):
     def call(self, name: str, argument: str) -> str:
         """Call the shim's function `name` with `argument`, and return its answer.
 
-        Both are JSON texts, and may hold secrets. Any thread may call this. Raises JvmError, which
-        never holds a secret.
+        Both are JSON texts, and may hold secrets. Any thread may call this. Raises JvmError,
+        without secrets.
         """
         ...
 

@@ -33,7 +33,7 @@ class ClusterCommands:
     """The commands of eo-listener for one cluster.
 
     `servers` is None if no cluster was named. `client` is True if the user gave client properties,
-    `storage` if the user gave options of a checkpoint's storage.
+    `storage` if options of a checkpoint's storage.
     """
 
     servers: str | None = None
