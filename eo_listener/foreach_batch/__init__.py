@@ -67,7 +67,8 @@ After a failure (`SinkWriter`):
 - If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
   previous driver that was about to end may have written this very batch, which is no error. Any
   other move by another driver is an error.
-- All of this is limited. Every other error goes to Spark, which ends the query with its text.
+- All these retries are limited. Every other error goes to Spark, which ends the query with its
+  text.
 
 A batch that a user's function passes twice within one run:
 

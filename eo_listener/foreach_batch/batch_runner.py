@@ -44,7 +44,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class DataFrames:
-    """Calls of DataFrames, in classic Spark and Spark Connect. Spark's errors go to the caller."""
+    """Operations on DataFrames, classic and Spark Connect. Spark's errors go to the caller."""
 
     def is_frame(self, output: object) -> bool:
         """Return True for a DataFrame of Spark, not of pandas, without a call into Spark."""
@@ -387,7 +387,7 @@ class BatchRunner:
 def batch_failed(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
 ) -> BatchFailed:
-    """Return the event of a failed batch, without the texts of foreign errors and their secrets."""
+    """Return the event of a failed batch, without foreign errors' texts: they may hold secrets."""
     own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(
         query=query,

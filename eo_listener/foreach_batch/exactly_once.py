@@ -45,14 +45,14 @@ def exactly_once(
     observers: Iterable[Observer] = (),
     retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
-    """Return a function for `DataStreamWriter.foreachBatch`, or for a call in one, once a batch.
+    """Return a function to pass to `DataStreamWriter.foreachBatch`, or to call there once a batch.
 
     `transform(df)`, or `transform(df, batch)` with a `Batch`, returns the DataFrame to write, or a
     list with one for each sink. `name` is the query's name in the ledgers, by default its name in
     Spark. `on_gap="accept"` continues after lost offsets and records them. `on_first="accept"`
     begins at the next batch of a query that has run before without this sink or under another name,
-    and records the offsets before that batch as not in the ledger. `on_recreated="restart"` writes
-    a topic that was deleted and recreated from its log's start, as a new checkpoint from
+    and records the offsets before that batch as not in the ledger. `on_recreated="restart"` accepts
+    a topic that was deleted and recreated, from its log's start, as a new checkpoint from
     `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`, the value that a
     NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may continue with
     it after the batch that the sink had then. Nothing else is accepted. `observers` get each

@@ -23,7 +23,7 @@ def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def choice(kind: type[_Choice], name: str, value: object) -> _Choice:
-    """Return the member of `kind` with this value. Raises SettingsError if there is none."""
+    """Return the member of `kind` with this value. Raises SettingsError if no member has it."""
     if not isinstance(value, kind):
         require_one_of(name, value, (member.value for member in kind))
     return kind(value)
