@@ -1,4 +1,4 @@
-"""All errors, and how their texts read.
+"""All errors of eo_listener, and the form of their texts.
 
 EoListenerError
 ├── SettingsError              an argument or option cannot be used         exit 2
@@ -9,15 +9,15 @@ EoListenerError
 │   ├── GapError                   offsets before it were never applied, or are lost
 │   ├── OverlapError               a part of it was already applied
 │   ├── RegressionError            it starts or ends below what was applied
-│   ├── NotInLedgerError           read before, but not in the ledger under this name
+│   ├── NotInLedgerError           partitions read before are not in the ledger under this name
 │   ├── PartialReplayError         some partitions were already applied, others not
 │   ├── TopicRecreatedError        the ledger belongs to an older topic of the same name
-│   ├── NewCheckpointError         sources other than Kafka had another checkpoint
+│   ├── NewCheckpointError         sources other than Kafka were read under another checkpoint
 │   ├── PartitionVanishedError     a partition in the ledger is no longer read
 │   ├── ForeignWriterError         another driver has written to the ledger
 │   ├── TargetRecordsError         a target holds rows twice, or has lost some
-│   └── UnfinishedBatchError       it does not continue the one that was begun before it
-├── InUseError                 what is to be repaired is in use             exit 1
+│   └── UnfinishedBatchError       it does not continue the unfinished batch before it
+├── InUseError                 a group or ledger to repair is in use        exit 1
 ├── PoisonRowError             the store or the transform refuses a row     exit 1
 └── UnavailableError           something required is not available          exit 3
     ├── JavaError                  no Java, or an unsupported version
@@ -29,8 +29,9 @@ EoListenerError
     │   └── OutcomeUnknownError        the answer to COMMIT was lost
     └── KafkaError                 Kafka did not answer, or refused
 
-docs/reference/runbook.md has a section for each class, made from its docstring: meaning, `Cause:`,
-`Fix:` and, under `Type:`, one command a line. A class without commands takes those of its base.
+docs/reference/runbook.md has a section for each class, made from the docstring of the class: the
+meaning, `Cause:`, `Fix:` and, for each `Type:`, a command. A class without commands has those of
+its base class.
 """
 
 from __future__ import annotations
@@ -46,28 +47,28 @@ _SHOWN = 5  # partitions named in a line
 
 
 class ExitCode(IntEnum):
-    """The exit status of a command: one meaning of each number, for every command and error."""
+    """The exit status of a command; a number means the same for every command and error."""
 
     FINE = 0
     FOUND = 1
-    """The command found what it looks for, or was refused because of its findings."""
+    """The command found what it looks for, or refused to continue because of its findings."""
     WRONG_USE = 2
     """The command line cannot be carried out, or names something that does not exist."""
     UNREACHABLE = 3
-    """Something that it needs could not be reached, read or written, or a permission is missing."""
+    """The command could not reach, read or write something, or lacks a permission."""
     FAULT = 70
     """EX_SOFTWARE: a fault in eo_listener."""
     STOPPED = 130
     """The exit status that a shell reports for a program ended by SIGINT."""
     READER_GONE = 141
-    """And SIGPIPE: `eo-listener status ... | head -1`."""
+    """The same for SIGPIPE: `eo-listener status ... | head -1`."""
 
 
 class EoListenerError(Exception):
-    """Base of all errors that eo_listener raises.
+    """Base class of all errors that eo_listener raises.
 
     `problem` says what happened, `cause` is the most likely reason, `fix` the remedy. `str()` joins
-    them into one line: "problem. Cause: ... Fix: ...". None contains a secret.
+    them into one line: "problem. Cause: ... Fix: ...". None of them contains a secret.
     """
 
     exit_code = ExitCode.UNREACHABLE
@@ -79,9 +80,9 @@ class EoListenerError(Exception):
         super().__init__(problem, cause, fix)
 
     def as_kind(self, kind: type[_Kind], *, label: str = "", fix: str | None = None) -> _Kind:
-        """Return the same problem, cause and fix, unless another is given, as an error of `kind`.
+        """Return an error of `kind` with the same problem, cause and fix; `fix` replaces the fix.
 
-        The problem begins with `label`, the name of the sink or ledger that it is about.
+        The problem then begins with `label`, the name of the sink or ledger.
         """
         problem = f"{label}: {self.problem}" if label else self.problem
         return kind(problem, cause=self.cause, fix=fix or self.fix)
@@ -92,7 +93,7 @@ class EoListenerError(Exception):
 
 
 class SettingsError(EoListenerError):
-    """An argument, an option or a setting cannot be used as given.
+    """An argument, an option or a setting cannot be used.
 
     Fix: correct the setting that the text names. For a source's options, run preflight, which
     reports everything else that is wrong.
@@ -103,7 +104,7 @@ class SettingsError(EoListenerError):
 
 
 class JvmAlreadyRunningError(SettingsError):
-    """The setting is valid, but the JVM that should read it is already running.
+    """A setting is valid, but comes too late: the JVM that should read it is already running.
 
     Cause: the process has already started a Spark session, or spark-submit has started the JVM.
     Fix: call `configure` before the first session, or give the jar to spark-submit with `--jars`.
@@ -130,15 +131,15 @@ class MissingExtraError(SettingsError, ImportError):
 class FormatError(EoListenerError):
     """Text that another program wrote does not have the expected form.
 
-    Cause: it is damaged or was edited, or a newer Spark, broker or eo_listener wrote it.
-    Fix: use the newer release here too, or restore the file. No part of such a text is used.
+    Cause: the text is damaged or was edited, or a newer Spark, broker or eo_listener wrote it.
+    Fix: use the newer release here too, or restore the file. eo_listener uses no part of this text.
     Type: eo-listener --version
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
 
 class GuardError(EoListenerError):
-    """A batch must not be applied, and no part of it was.
+    """A batch must not be applied, and no part of it was applied.
 
     `ranges` has the offsets in question, by partition.
 
@@ -162,72 +163,75 @@ class GuardError(EoListenerError):
 
 
 class GapError(GuardError):
-    """Offsets before the batch were never applied, or are lost. `ranges`: the gaps."""
+    """Offsets before the batch were never applied, or are lost. `ranges`: these offsets."""
 
 
 class OverlapError(GuardError):
-    """A part of the batch was already applied, a part was not. `ranges`: the repeated offsets."""
+    """Only a part of the batch was already applied. `ranges`: the repeated offsets."""
 
 
 class RegressionError(GuardError):
-    """The batch starts or ends below what was applied. `ranges`: the offsets between."""
+    """The batch starts or ends below the applied offsets. `ranges`: the offsets between the two."""
 
 
 class NotInLedgerError(GuardError):
-    """Earlier batches have read these partitions, but the ledger has no head for them.
+    """Earlier batches have read partitions of this batch for which the ledger has no head.
 
-    `ranges`: the offsets before the batch, or the head that exists under another name.
+    `ranges`: the offsets before the batch, or those of a head under another name.
     """
 
 
 class PartialReplayError(GuardError):
-    """Some partitions of the batch were already applied, others not. `ranges`: the applied ones."""
+    """Only some partitions of the batch were already applied. `ranges`: the applied offsets."""
 
 
 class TopicRecreatedError(GuardError):
-    """The ledger belongs to an older topic of the same name. `ranges`: the batch's offsets."""
+    """The topic of the ledger was deleted and recreated. `ranges`: the batch's offsets."""
 
 
 class NewCheckpointError(GuardError):
-    """Sources other than Kafka were read under another checkpoint, whose batches mean nothing in
-    this one.
+    """The sink has batches of another checkpoint, of a query with sources other than Kafka.
 
-    `ranges`: the number of the batch.
+    The numbers of these batches mean nothing in this checkpoint. `ranges`: the batch's number.
     """
 
 
 class PartitionVanishedError(GuardError):
-    """A partition in the ledger is no longer read. `ranges`: an empty range at its last offset."""
+    """The query no longer reads a partition of the ledger, or Kafka no longer has a partition.
+
+    `ranges`: an empty range at the last offset in the ledger, or the batch's offsets.
+    """
 
 
 class ForeignWriterError(GuardError):
-    """Another driver, a successor or a zombie, has written to the ledger since it was read.
+    """Another driver, a successor or a zombie, wrote to the ledger after this driver had read it.
 
-    `ranges`: the batch's offsets. Raised by the compare-and-set inside the sink's transaction.
+    `ranges`: the batch's offsets. The compare-and-set inside the sink's transaction raises it.
 
     Cause: the query runs twice, or a driver that seemed dead still runs.
-    Fix: stop one of them, then restart the query. Records that both have read are in the sink once.
+    Fix: stop one of the drivers, then restart the query. The sink has each record once, even if
+    both drivers have read it.
     """
 
 
 class TargetRecordsError(GuardError):
-    """A target holds rows twice, or has lost some, which a sink without transactions cannot undo.
+    """A target holds rows twice, or has lost some; a sink without transactions cannot undo this.
 
-    `ranges`: the offsets of the target's partitions between which these rows are.
+    `ranges`: the offsets of the target's partitions between which these rows lie.
 
     Cause: records were lost with a broker, the retention is too short, or other programs write to
     the target.
-    Fix: do what the text says; or continue in spite of it with `on_repeated="accept"`, once.
+    Fix: do what the text says; or continue once, without a repair, with `on_repeated="accept"`.
     """
 
 
 class UnfinishedBatchError(GuardError):
-    """A batch was begun without transactions and not finished, and this one does not continue it.
+    """A sink without transactions has an unfinished batch, and this batch does not continue it.
 
-    `ranges`: the source's offsets in the batch that was begun.
+    `ranges`: the source's offsets in the unfinished batch.
 
-    Cause: the driver died in that batch, and the query was since started in another way.
-    Fix: start the query as before, until that batch is applied.
+    Cause: the driver died in that batch, and the query was then started in a different way.
+    Fix: start the query as before, until the unfinished batch is applied.
     """
 
 
@@ -235,7 +239,7 @@ class InUseError(EoListenerError):
     """A group or ledger to repair is in use, or has changed meanwhile. The repair changed nothing.
 
     Cause: the query runs, or another consumer is a member of the group.
-    Fix: stop it, then run the command again.
+    Fix: stop the query or the consumer, then run the command again.
     Type: eo-listener status GROUP -b SERVERS --watch 5
     """
 
@@ -245,11 +249,11 @@ class InUseError(EoListenerError):
 class PoisonRowError(EoListenerError):
     """The transform has marked a row, or the store refuses its values; nothing was written.
 
-    `partition` and `offset` are the row's origin, None if the rows do not carry it.
+    `partition` and `offset` are the row's origin, or None if the rows do not carry their origin.
 
     Cause: producers changed their format, or somebody changed the table's columns; the text names
     the row.
-    Fix: filter such rows out in the transform, or send them to a table of their own with
+    Fix: filter such rows out in the transform, or collect them in a separate table with
     `dead_letters=`.
     Type: eo-listener ledger show LEDGER --query QUERY
     """
@@ -271,7 +275,7 @@ class PoisonRowError(EoListenerError):
 
 
 class UnavailableError(EoListenerError):
-    """Something required is not available at the moment.
+    """Something that eo_listener needs is not available at the moment.
 
     Fix: make it available again. A query continues from its checkpoint and loses nothing.
     Type: eo-listener preflight -b SERVERS
@@ -279,7 +283,7 @@ class UnavailableError(EoListenerError):
 
 
 class JavaError(UnavailableError):
-    """No Java was found, or only an unsupported version.
+    """No Java was found, or only a Java of an unsupported version.
 
     Fix: install a JDK from 17 to 22, or point JAVA_HOME at one.
     Type: java -version
@@ -291,7 +295,7 @@ class JvmError(UnavailableError):
     """A call into Spark's JVM failed, or its answer has an unknown form.
 
     Cause: Spark has ended, or the jar and this package have different versions.
-    Fix: give Spark the jar of this package; if the driver has ended, read its log.
+    Fix: give Spark the jar of this package; if the driver has ended, read the driver's log.
     Type: eo-listener jar
     Type: eo-listener preflight
     """
@@ -300,7 +304,8 @@ class JvmError(UnavailableError):
 class StorageError(UnavailableError):
     """The storage of a checkpoint could not be listed or read.
 
-    Cause: credentials, a wrong address, or unavailable storage. The query itself may continue.
+    Cause: wrong credentials, a wrong address, or unavailable storage. The query itself may
+    continue.
     Fix: give the storage's options with `--storage key=value`, and check if it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
@@ -316,20 +321,21 @@ class SinkError(UnavailableError):
 
 
 class RetriableSinkError(SinkError):
-    """A conflict in the store (serialization, deadlock); repeating the whole batch solves it.
+    """The store reports a conflict (serialization, deadlock); repeating the whole batch solves it.
 
     Cause: two writers met, the server is restarting, or a failover is in progress.
-    Fix: nothing if it is temporary: the batch is retried for `retry_timeout`. If the query failed,
-    restart it as soon as the store answers.
+    Fix: nothing if the conflict is temporary: `exactly_once` retries the batch for `retry_timeout`.
+    If the query failed, restart it as soon as the store answers.
     """
 
 
 class SinkLockedError(SinkError):
-    """Somebody holds a lock in the store for longer than the time-out; the text names whom.
+    """A lock in the store was held for longer than the time-out; the text names its holder.
 
-    Cause: a driver that was suspended in its transaction, a migration, or a session that somebody
-    left open.
-    Fix: wait for it, or end it as the text says; then restart the query.
+    Cause: a driver was suspended in its transaction, a migration runs, or somebody left a session
+    open.
+    Fix: wait until the lock is released, or end its holder as the text says; then restart the
+    query.
     """
 
 
@@ -337,7 +343,8 @@ class OutcomeUnknownError(SinkError):
     """The answer to COMMIT was lost: only the ledger shows if the batch was applied.
 
     Cause: the server or the network to it went down.
-    Fix: restart the query. It reads the ledger first, and does not repeat a batch that is there.
+    Fix: restart the query. It reads the ledger first, and does not repeat a batch that the ledger
+    has.
     """
 
 
@@ -359,17 +366,17 @@ class KafkaError(UnavailableError):
 
 
 def install(extra: str) -> str:
-    """Return the fix for a missing extra; nothing is released, so no pip command has it."""
+    """Return the fix for a missing extra: no pip command, because there is no release yet."""
     return f"Install eo-listener[{extra}], as its README shows"
 
 
 def few(things: Iterable[object], shown: int = _SHOWN) -> str:
-    """Name the first few, and how many more there are."""
+    """Return the names of the first `shown` things, and the number of the others."""
     names = [str(thing) for thing in things]
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 group`, `2 groups`."""
+    """Return number and noun: `1 group`, `2 groups`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,7 +1,7 @@
-"""Positions in Kafka topics: what the rest of the package speaks about.
+"""Partitions, offsets and ranges of offsets, as the whole package uses them.
 
-An offset is always the *next* record to read, as in Kafka's own group offsets and in
-Spark's progress events. Nothing in this package adds or takes away one.
+An offset is always that of the *next* record to read, as in Kafka's own group offsets and in
+Spark's progress events. Nothing in this package adds 1 to an offset, or subtracts 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Offsets(Mapping[TopicPartition, int]):
     """An immutable map from partition to the next offset to read, in sorted order.
 
     Raises ValueError for a negative partition or offset: Spark's -1 and -2 (latest and
-    earliest) and Kafka's -1001 are wishes, not positions.
+    earliest) and Kafka's -1001 are special values, not positions.
     """
 
     __slots__ = ("_hash", "_map")
@@ -53,7 +53,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
     @classmethod
     def of(cls, topics: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """Build from `{topic: {partition: offset}}`."""
+        """Return the offsets of a nested map, `{topic: {partition: offset}}`."""
         return cls({TopicPartition(t, p): o for t, ps in topics.items() for p, o in ps.items()})
 
     def __getitem__(self, tp: TopicPartition) -> int:
@@ -66,7 +66,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return len(self._map)
 
     def items(self) -> ItemsView[TopicPartition, int]:
-        """The pairs; the inherited view would look up each of them."""
+        """Return the pairs of partition and offset, without the look-ups of the inherited view."""
         return self._map.items()
 
     def __hash__(self) -> int:
@@ -78,35 +78,35 @@ class Offsets(Mapping[TopicPartition, int]):
         return f"Offsets({', '.join(f'{tp}: {offset}' for tp, offset in self._map.items())})"
 
     def __str__(self) -> str:
-        """Name the first few, and the number of the others: for messages and log lines."""
+        """Return the first few positions, and the number of the others: for texts and log lines."""
         shown = ", ".join(f"{tp}: {at}" for tp, at in islice(self._map.items(), _SHOWN))
         more = len(self) - _SHOWN
         return f"{shown} and {more} more" if more > 0 else shown or "none"
 
     def topics(self) -> tuple[str, ...]:
-        """The topics named, each once, in order."""
+        """Return the topics of the partitions, each once, in order."""
         return tuple(dict.fromkeys(tp.topic for tp in self._map))
 
     def where(self, keep: Callable[[TopicPartition], bool]) -> Offsets:
-        """The partitions for which `keep` is true."""
+        """Return the offsets of the partitions for which `keep` is true."""
         return Offsets({tp: offset for tp, offset in self._map.items() if keep(tp)})
 
     def merge(self, offsets: Mapping[TopicPartition, int]) -> Offsets:
-        """Merge both maps; if both name a partition, the greater offset counts."""
+        """Return the offsets of both maps; if both have a partition, the greater offset counts."""
         merged = dict(self._map)
         for tp, offset in offsets.items():
             merged[tp] = max(offset, merged.get(tp, offset))
         return Offsets(merged)
 
     def without(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """All but `partitions`."""
+        """Return the offsets of all partitions except `partitions`."""
         dropped = frozenset(partitions)
         return self.where(lambda tp: tp not in dropped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A consumer group's present or wanted position in one partition."""
+    """The current or the wanted position of a consumer group in one partition."""
 
     offset: int
     metadata: str = ""

@@ -1,7 +1,7 @@
-"""The errors of a batch: what happened, why, and what to run. Pure.
+"""The kinds of a batch's errors: what happened, why, and what to run. Reads and writes nothing.
 
-Most texts are the same for every sink. A ledger that lies apart from its rows can be behind them:
-starting from there would write them twice. So a ledger that is behind has texts of its own then.
+Most texts are the same for every sink. A ledger that is kept apart from its rows can be behind
+them: a start from that ledger would write rows twice. So the texts about such a ledger differ.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 
 
 class ErrorText(NamedTuple):
-    """The text of an error: `{name}` is the query's name, `{old}` a former one, as in Python.
+    """The text of an error: `{name}` is the query's name, `{old}` a former name, as in Python.
 
-    `{consent}` confirms its checkpoint. `{rename}` is the command that carries a ledger over from
-    the old names, `{move}` from the old sink alone, both behind a colon; `{accept}` accepts the
-    first gap. They are empty for a sink whose ledger no command finds.
+    `{consent}` confirms a new checkpoint. `{rename}` is the command that carries a ledger over from
+    the old names, `{move}` from the old sink alone, both after a colon; `{accept}` is the command
+    that accepts the first gap. These three are empty for a sink whose ledger no command finds.
     """
 
     problem: str
@@ -154,7 +154,7 @@ _RENAMED_APART = ErrorText(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The error of a kind, and its text: `apart` for a ledger that lies apart from its rows."""
+    """An error class and its text; `apart` is the text for a ledger apart from its rows."""
 
     error: type[GuardError]
     problem: str
@@ -163,12 +163,12 @@ class _Kind:
     apart: ErrorText | None = None
 
     def text(self, *, apart: bool) -> ErrorText:
-        """The text for a ledger that lies with its rows, or apart from them."""
+        """Return the text for a ledger that is kept with its rows, or apart from them."""
         return (self.apart if apart else None) or ErrorText(self.problem, self.cause, self.fix)
 
 
 class BatchErrorKind(Enum):
-    """The kinds of errors, the gravest first; those of one error class follow each other."""
+    """The kinds of a batch's errors, the gravest first; kinds of one error class are neighbours."""
 
     RECREATED = _Kind(
         TopicRecreatedError,

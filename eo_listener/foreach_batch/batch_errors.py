@@ -1,4 +1,4 @@
-"""The errors of a batch, collected, and raised as the gravest of them. Pure."""
+"""Collects the errors of a batch, and raises the gravest. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE = "--execute"
 
 
 class SinkLedger(NamedTuple):
-    """The key of a sink in its ledger, and the place at which a command finds it, if one does."""
+    """The key of a sink in its ledger, and the ledger's place, or None if no command finds it."""
 
     key: str
     place: LedgerPlace | None
@@ -33,19 +33,19 @@ class BatchErrors:
     def add(
         self, kind: BatchErrorKind, tp: TopicPartition, offset_range: OffsetRange, note: str = ""
     ) -> None:
-        """Add a partition, with the offsets in question."""
+        """Add an error of `kind` for a partition, with the offsets in question."""
         self._errors.setdefault(kind, {})[tp] = (offset_range, note)
 
     def name_old(
         self, kind: BatchErrorKind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
     ) -> None:
-        """Add a partition of which the ledger of `sink` has a head under another key."""
+        """Add an error for a partition whose head the ledger of `sink` has under another key."""
         where = "" if key.sink == sink else f" of {key.sink}"
         self._old = key
         self.add(kind, tp, head.range, f"batch {head.batch_id} of {key.query!r}{where}")
 
     def name_checkpoint(self, plan: PlannedBatch, head: Head, consent: str) -> None:
-        """Add a checkpoint that follows another one, of which the sink has `head`."""
+        """Add an error for a new checkpoint; the sink has `head` from an earlier checkpoint."""
         self._consent = consent
         note = f"of query id {plan.query_id}; the sink has {head.range} of {head.query_id}"
         self.add(BatchErrorKind.OTHER_CHECKPOINT, BATCHES, plan.count, note)
@@ -53,7 +53,7 @@ class BatchErrors:
     def raise_gravest(
         self, plan: PlannedBatch, *, name: str, sink: str, ledger: SinkLedger | None = None
     ) -> None:
-        """Raise the gravest error, for all partitions that have it, if there is any."""
+        """Raise the gravest error, with all its partitions, if there is an error."""
         kind = next((kind for kind in BatchErrorKind if kind in self._errors), None)
         if kind is None:
             return

@@ -1,12 +1,12 @@
-"""Judges if a planned batch is the next one for a sink, or one that the sink already has. Pure.
+"""Judges if a planned batch is the next for a sink, or if the sink has it. Reads no store itself.
 
-Decided by the ranges of offsets, partition by partition, and never by the batch's number: a new
-checkpoint counts from 0 again. There are two exceptions. Of a batch without any new offsets, whose
-rows come from Spark's state alone, only its number shows whether it was applied. And of sources
-that are not Kafka only the number of the batch is known (`next_move`).
+The guard judges by the ranges of offsets, partition by partition, and not by the batch's number: a
+new checkpoint counts from 0 again. There are two exceptions. For a batch without any new offsets,
+whose rows come from Spark's state alone, only its number shows if it was applied. And for sources
+that are not Kafka, only the number of the batch is known (`next_move`).
 
-A range that was applied is repeated by its own query only, whose id lives as long as its checkpoint
-and is in every copy of it. Under another id the same range may have other rows.
+Only the query that applied a range repeats it. A query's id lives as long as its checkpoint, and is
+in every copy of it. Under another id the same range may have other rows.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The task of a sink with a batch.
+    """The guard's answer about a batch for one sink.
 
     `verdict` is that of the whole batch: REPLAY if the sink has all of it, FIRST if none of its
     partitions was known. `entry` has no moves if nothing is to be written: after REPLAY, and for a
-    batch without any partition. `replayed` are the ranges that the sink already has.
+    batch without any partition. `replayed` has the ranges that the sink already has.
     """
 
     verdict: BatchVerdict
@@ -39,12 +39,12 @@ class Judgement:
 
     @property
     def gaps(self) -> dict[TopicPartition, OffsetRange]:
-        """The offsets that are lost, and accepted as lost."""
+        """The lost offsets that the user accepts as lost."""
         return self._gaps(late=False)
 
     @property
     def skipped(self) -> dict[TopicPartition, OffsetRange]:
-        """The offsets before a ledger that begins in mid-stream, by consent."""
+        """The offsets before the start of a ledger that begins in mid-stream, with consent."""
         return self._gaps(late=True)
 
     def _gaps(self, *, late: bool) -> dict[TopicPartition, OffsetRange]:
@@ -57,13 +57,13 @@ class Judgement:
 
 
 OnGap = Literal["fail", "accept"]
-"""The consequence of a gap."""
+"""How to treat a gap."""
 
 OnFirst = Literal["fail", "accept"]
-"""The consequence if the ledger lacks a head for partitions of a query's later batch."""
+"""How to treat a later batch of a query if the ledger lacks heads for its partitions."""
 
 OnRecreated = Literal["fail", "restart"]
-"""The consequence if a topic was deleted and recreated."""
+"""How to treat a topic that was deleted and recreated."""
 
 
 def judge_batch(
@@ -82,16 +82,17 @@ def judge_batch(
 ) -> Judgement:
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
-    `sink` is its label, and `ledger` the place of its heads, for the texts of errors. `other_heads`
-    is needed if `is_unknown`, and in the first batch of a run: without it each partition without a
-    head counts as a first one. With `on_recreated="restart"` a partition of a recreated topic
-    counts as never applied, and must be read from its log's start; if `topic_was_recreated`, Kafka
-    is then queried for the plan after `applied` was read. `new_checkpoint` is the consent printed
-    by NewCheckpointError: the checkpoint with which counted sources continue, and the batch after
-    which they do; with such sources `per_partition` does not count.
+    `sink` is the sink's label, and `ledger` the place of its heads, for the texts of errors.
+    `other_heads` is needed if `is_unknown`, and in the first batch of a run: without it each
+    partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
+    recreated topic counts as never applied, and must be read from its log's start; if
+    `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
+    `new_checkpoint` is the consent that NewCheckpointError shows: it names the checkpoint with
+    which counted sources continue, and the batch after which they do. With counted sources
+    `per_partition` has no effect.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
-    of those that apply, with all its partitions: TopicRecreatedError, NewCheckpointError,
+    that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
     PartitionVanishedError, RegressionError, OverlapError, NotInLedgerError, GapError,
     PartialReplayError.
     """
@@ -114,7 +115,7 @@ def judge_batch(
         for tp, offset_range in check.replayed.items():
             check.errors.add(BatchErrorKind.MIXED, tp, offset_range)
     check.errors.raise_gravest(plan, name=name, sink=sink, ledger=ledger)
-    # Alone, a partition without offsets gets its head in a transaction after those of the former.
+    # With `per_partition`, empty ranges get their heads in a transaction after all the others.
     is_due = check.continues or per_partition or not check.replayed
     moves = check.moves if is_due else {}
     entry = Entry(
@@ -128,10 +129,10 @@ def judge_batch(
 
 
 def topic_was_recreated(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
-    """Return True if a topic that the plan reads has another id than the ledger knows.
+    """Return True if a topic that the plan reads has a different id in the ledger.
 
-    Ids have no order, so this does not show which is the newer: that of the plan is, if Kafka was
-    asked for it after the ledger was read.
+    Ids have no order, so this does not show which id is newer: the plan's id is, if Kafka was
+    queried for it after the ledger was read.
     """
     return any(
         _ids(plan, tp, applied.get(tp)) is not None
@@ -153,7 +154,7 @@ class _BatchCheck:
     errors: BatchErrors = field(default_factory=BatchErrors)
     moves: dict[TopicPartition, Move] = field(default_factory=dict)
     replayed: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
-    #: True if a range is FIRST or NEXT: not if there are only new heads at empty ranges.
+    #: True if a range is FIRST or NEXT; False if there are only new heads at empty ranges.
     continues: bool = False
     #: The source of each partition; empty if there is one source for all.
     sources: dict[TopicPartition, int] = field(init=False)
@@ -163,7 +164,7 @@ class _BatchCheck:
         self.sources = {tp: index for index, offset_ranges in sources for tp in offset_ranges}
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
-        """The verdict of the whole batch, of which `moves` are to be written."""
+        """Return the verdict of the whole batch, of which `moves` are to be written."""
         if self.replayed and not moves:
             return BatchVerdict.REPLAY
         continues_head = any(
@@ -175,7 +176,7 @@ class _BatchCheck:
     def judge(
         self, ranges: Mapping[TopicPartition, OffsetRange], new_checkpoint: str | None
     ) -> None:
-        """Judge the batch by what it has."""
+        """Judge the batch: by its new offsets and counted sources, or else by its number."""
         if self.plan.counted is not None:
             self.judge_count(self.plan.counted, new_checkpoint)
             self.judge_ranges(ranges)
@@ -187,13 +188,13 @@ class _BatchCheck:
             self.judge_number(ranges)
 
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Find partitions of the ledger that are not read, of topics that are."""
+        """Add an error for each partition in the ledger that is not read, if its topic is read."""
         gone = self.applied.keys() - ranges.keys()
         if not gone:
             return
         ids = self.plan.topic_ids
         read = {tp.topic for tp in ranges}
-        # The ledger has heads of the new topic already: those not read are of the older one.
+        # The ledger already has heads of these new topics: heads that are not read are older.
         recreated = {
             tp.topic for tp, head in self.applied.items() if head.topic_id == ids.get(tp[0])
         }
@@ -206,7 +207,7 @@ class _BatchCheck:
                 )
 
     def find_unmarkable(self) -> None:
-        """Add errors for a stateful batch without partitions, which no head could record."""
+        """Add errors for a stateful batch without partitions, because no head could record it."""
         for tp, head in self.applied.items():
             self.errors.add(
                 BatchErrorKind.NOTHING_LEFT, tp, OffsetRange(head.range.until, head.range.until)
@@ -230,9 +231,9 @@ class _BatchCheck:
             self.moves[BATCHES] = move
 
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Judge each range by its offsets; an empty one only makes a missing head.
+        """Judge each range by its offsets; an empty range only creates a missing head.
 
-        A range that simply comes next, as nearly all do, is taken here, without further calls.
+        A range that simply comes next, as nearly all do, is judged here, without further calls.
         """
         applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -264,7 +265,7 @@ class _BatchCheck:
     def _begin_recreated(
         self, tp: TopicPartition, offset_range: OffsetRange, head: Head | None
     ) -> None:
-        """Read a recreated topic from its log's start, if that is allowed."""
+        """Begin a recreated topic's partition at its log's start, or add an error."""
         ids = _ids(self.plan, tp, head)
         if ids is not None and not self.restarts:
             self.errors.add(
@@ -305,7 +306,7 @@ class _BatchCheck:
                 self._continue(tp, offset_range, head, reached, BatchVerdict.NEXT)
 
     def _begin(self, tp: TopicPartition, offset_range: OffsetRange) -> None:
-        """Create the head of a partition without one, if nothing contradicts it."""
+        """Add the move that creates a partition's missing head, if nothing contradicts it."""
         if self.is_doubted(tp, offset_range):
             return
         if offset_range.start != offset_range.until:
@@ -322,7 +323,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches as far as the range, as far as Kafka was asked."""
+        """Return True if the log has the range's end, or was not read; otherwise add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -340,7 +341,7 @@ class _BatchCheck:
         reached: int,
         verdict: BatchVerdict,
     ) -> None:
-        """Take a range that starts at `reached`, or beyond."""
+        """Add the move of a range that starts at `reached` or beyond, or add a gap error."""
         start, until = offset_range
         readable_from = max(start, min(self.plan.log_starts.get(tp, 0), until))
         gap = OffsetRange(reached, readable_from) if readable_from > reached else None
@@ -351,7 +352,7 @@ class _BatchCheck:
         self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
 
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Judge a batch without new offsets, whose heads get its batch id, by that id."""
+        """Judge a batch without new offsets by its number, which its heads then get."""
         plan, strays = self.plan, {}
         for tp, offset_range in ranges.items():
             head = self.applied.get(tp)
@@ -361,7 +362,7 @@ class _BatchCheck:
             elif head is None:
                 self._begin(tp, offset_range)
             elif head.range.until != offset_range.start:
-                strays[tp] = (offset_range, head)  # it is judged by its next offsets
+                strays[tp] = (offset_range, head)  # its next offsets will be judged
             elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
                 self.moves[tp] = self._move(tp, offset_range, None, head)
                 self.continues = True
@@ -405,10 +406,11 @@ class _BatchCheck:
         )
 
     def is_doubted(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if a partition without a head must not begin here; adds the error.
+        """Return True, and add an error, if a partition without a head must not begin here.
 
-        It may if its query begins with it: in the query's first batch, or as a new partition. By
-        consent it may anywhere, except for rows that the store has under another name or table.
+        It may begin with its query: in the query's first batch, or as a new partition. With
+        `on_first="accept"` it may begin anywhere, except with rows that the store has under another
+        name or table.
         """
         former = self.other_heads
         if former is None:
@@ -417,7 +419,7 @@ class _BatchCheck:
             return True
         for key, head in former.all_of(tp):
             if key.sink != former.sink and _has_it(self.plan, offset_range, head):
-                # its table may be this one, which was renamed
+                # that table may be this one under its old name
                 self.errors.name_old(BatchErrorKind.IN_OLD_TABLE, tp, key, head, former.sink)
                 return True
         if self.accepts_first or not is_late(self.plan, tp, offset_range):
@@ -433,9 +435,9 @@ class _BatchCheck:
     def find_doubled(
         self, tp: TopicPartition, offset_range: OffsetRange, former: OtherHeads
     ) -> bool:
-        """Add an error if the sink has the rows of a range under another name; return True if so.
+        """Return True, and add an error, if the sink has the rows of a range under another name.
 
-        Also if this name has a head: a query may be renamed, and renamed back.
+        This applies even if this name has a head: a query may be renamed, and renamed back.
         """
         furthest = former.furthest(tp)
         if furthest is None or furthest[0].sink != former.sink:
@@ -448,17 +450,15 @@ class _BatchCheck:
     def next_move(
         self, counted: CountedSources, head: Head | None, new_checkpoint: str | None
     ) -> Move | None:
-        """The move of BATCHES by a batch that is not applied; None if it must not be; adds errors.
+        """Return the move of BATCHES; None, with an error added, if the batch must not be applied.
 
-        The batch's number is compared with the head of BATCHES, which a checkpoint moves by one
-        with each batch. A number means something in its own checkpoint alone, and there only for
-        one plan of the batch: so the head names both, the checkpoint by its query id, the plan in
-        the place of a topic's id. A head of another checkpoint is taken over only if the user has
-        named it and the new one: a standing consent would have a deleted checkpoint read all of a
-        source a second time, and what the new one has to read depends on what the sink has.
-
-        `new_checkpoint` says which checkpoint may follow which batch of another one, as `_consent`
-        does.
+        This compares the batch's number with the head of BATCHES, which each batch of a checkpoint
+        moves by one. A number has a meaning in its own checkpoint only, and there only for one plan
+        of the batch. So the head names both: the checkpoint by its query id, and the plan in the
+        field of a topic's id. The guard accepts a head of another checkpoint only if the user has
+        named this head and the new checkpoint. With a general consent, a query whose checkpoint was
+        deleted would read a whole source a second time; and what the new checkpoint has to read
+        depends on what the sink has. `new_checkpoint` names both in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:
@@ -466,7 +466,7 @@ class _BatchCheck:
                 return None
             is_first = self.other_heads is None or not is_late(plan, BATCHES, plan.count)
             reached, verdict = start if is_first else 0, BatchVerdict.FIRST
-            accepts_gaps = True  # on_first did
+            accepts_gaps = True  # `on_first` has accepted them
         elif head.query_id != plan.query_id:
             consent = _consent(plan, head)
             if new_checkpoint != consent:
@@ -490,7 +490,7 @@ class _BatchCheck:
 
 
 def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
-    """Return the topic's id in the ledger and its present id, if they differ."""
+    """Return the topic's id in the ledger and its current id if they differ, otherwise None."""
     was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
     return None if was == now or was is None or now is None else (was, now)
 
@@ -499,14 +499,14 @@ def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str
 class OtherHeads:
     """The heads that the plan's query id has moved in the ledger of a sink, under other names.
 
-    `sink` is the sink's own key. Excludes names that this run itself uses.
+    `sink` is the sink's own key. `heads` excludes names that this run itself uses.
     """
 
     sink: str
     heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
 
     def furthest(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
-        """The partition's head with the highest offset, of the same sink if that has one."""
+        """Return the partition's head with the highest offset, of the same sink if it has one."""
         return max(
             self.all_of(tp),
             key=lambda keyed_head: (keyed_head[0].sink == self.sink, keyed_head[1].range.until),
@@ -514,7 +514,7 @@ class OtherHeads:
         )
 
     def all_of(self, tp: TopicPartition) -> list[tuple[LedgerKey, Head]]:
-        """All heads of a partition."""
+        """Return all heads of a partition, with their keys."""
         return [(key, heads[tp]) for key, heads in self.heads.items() if tp in heads]
 
 
@@ -538,12 +538,12 @@ def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
 
 
 def is_late(plan: PlannedBatch, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-    """Return True if offsets before the range were read by an earlier batch of the checkpoint."""
+    """Return True if an earlier batch of the checkpoint has read offsets before the range."""
     return offset_range.start > 0 and tp in plan.continued
 
 
 def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -> bool:
-    """Return True if `head`, that of BATCHES, was left by this very batch, in an earlier try."""
+    """Return True if this very batch, in an earlier attempt, has moved BATCHES to `head`."""
     return (
         head is not None
         and head.range == plan.count
@@ -553,7 +553,5 @@ def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -
 
 
 def _consent(plan: PlannedBatch, head: Head) -> str:
-    """The consent with which the user lets the plan's checkpoint follow the batch that has left
-    `head`.
-    """
+    """Return the consent to let the plan's checkpoint follow the batch that moved `head`."""
     return f"{plan.query_id} after {head.topic_id}"

@@ -1,4 +1,4 @@
-"""One batch: plan it, judge it for each sink, write what is missing, and emit events."""
+"""Runs one batch: reads its plan, judges it for each sink, writes it, and emits events."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ logger = logging.getLogger("eo_listener")
 
 
 class DataFrames:
-    """Handles a batch with DataFrames, classic and Connect. Spark's errors go to the caller."""
+    """Operations on DataFrames, classic and Spark Connect. Spark's errors go to the caller."""
 
     def is_frame(self, output: object) -> bool:
-        """Return True for a DataFrame of Spark, not of pandas; Spark is not asked."""
+        """Return True for a DataFrame of Spark, not of pandas, without a call into Spark."""
         return any(
             kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
             for kind in type(output).__mro__
@@ -68,12 +68,12 @@ class DataFrames:
 
 
 Transform = Callable[[Any, PlannedBatch], Any]
-"""Makes of a batch's DataFrame the one to write, or a list or tuple with one for each sink."""
+"""Returns the DataFrame to write for a batch, or a list or tuple with one for each sink."""
 
 
 @dataclass(slots=True)
 class _BatchInProgress:
-    """A batch; `sink` is the one that is being written."""
+    """A batch that is being applied; `sink` is the sink that is read or written now."""
 
     plan: PlannedBatch
     name: str
@@ -81,7 +81,7 @@ class _BatchInProgress:
     sink: Sink | None = None
 
     def event_fields(self, sink: Sink) -> dict[str, Any]:
-        """The fields that every event about the batch and a sink has."""
+        """Return the fields that every event about the batch and a sink has."""
         return {
             "query": self.name,
             "run_id": self.plan.run_id,
@@ -90,24 +90,24 @@ class _BatchInProgress:
         }
 
     def target(self, sink: Sink) -> WriteTarget:
-        """The key under which the process knows the writer of this query to a sink."""
+        """Return the key under which the process knows the writer of this query to a sink."""
         return WriteTarget(sink.label, LedgerKey(sink.key, self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class _SinkTask:
-    """The needs of one sink; `index` is its place among the sinks."""
+    """The judgement of a batch for one sink; `index` is the sink's place among the sinks."""
 
     index: int
     sink: Sink
     judgement: Judgement
-    state_lost: bool  # the state of the query, under another checkpoint
+    state_lost: bool  # the sink has batches of another checkpoint, whose state this query lacks
 
 
 class BatchRunner:
-    """Applies the batches of one query to its sinks, each exactly once. For the query's thread.
+    """Applies the batches of one query to its sinks, exactly once. Only one thread may use it.
 
-    `name` is what the ledgers are kept under, by default the query's name. Raises SettingsError
+    `name` is the query's name in the ledgers, by default its name in Spark. Raises SettingsError
     for an invalid argument.
     """
 
@@ -145,16 +145,16 @@ class BatchRunner:
         self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._process = process
-        self._writers = tuple(object() for _ in sinks)  # what each sink is known by there
-        self._runs_of_moved_by: dict[str, str] = {}  # the last run that asked it, by the sink's key
-        self._returned: tuple[str, int] | None = None  # run and batch of the last call that did
+        self._writers = tuple(object() for _ in sinks)  # each stands for a sink in `process`
+        self._runs_of_moved_by: dict[str, str] = {}  # the last run that called it, by sink key
+        self._returned: tuple[str, int] | None = None  # run and batch of the last such call
 
     def run(self, frame: Any, batch_id: int) -> None:
-        """Bring a batch into every sink that lacks it; `frame` is what foreachBatch was given.
+        """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
 
-        Returns when all of it is durable in all of them. After that, a second call with the batch
-        in the same run is a SettingsError; after a call that failed it is a retry. Raises what
-        `judge_batch`, the sinks, the plan reader and the transform raise.
+        Returns when the batch is durable in all sinks. After that, a second call with the batch in
+        the same run raises SettingsError; after a call that failed it is a retry. Raises the errors
+        of `judge_batch`, the sinks, the plan reader and the transform.
         """
         began = time.monotonic()
         plan: PlannedBatch | None = None
@@ -189,12 +189,12 @@ class BatchRunner:
 
     def _apply(self, frame: Any, batch: _BatchInProgress) -> None:
         heads = [self._applied(sink, batch) for sink in self._sinks]
-        refuse_shared_ledgers(self._sinks)  # by keys that are certain now
+        refuse_shared_ledgers(self._sinks)  # again, as the keys are certain now
         restart = self._on_recreated == "restart"
         if restart and any(topic_was_recreated(batch.plan, sink_heads) for sink_heads in heads):
-            # A plan from before the topic was recreated, of a driver that was suspended, would put
-            # the old topic in the place of the new one. Kafka's present answer is no older than any
-            # of the heads, and compare-and-set keeps them as they were read.
+            # If this driver was suspended, its plan may be from before the topic was recreated, and
+            # would put the old topic in the place of the new one. Kafka's answer now is no older
+            # than any of the heads, and compare-and-set makes sure that they are still the same.
             batch.plan = self._plans.plan(frame, batch.plan.batch_id)
         plan = batch.plan
         judged = [self._judge(index, sink_heads, batch) for index, sink_heads in enumerate(heads)]
@@ -227,9 +227,9 @@ class BatchRunner:
     def _other_heads(
         self, sink: Sink, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> OtherHeads | None:
-        """Return the other names under which the ledger has the query.
+        """Return the heads that the query has under other names in the ledger, None if not read.
 
-        Read in the first batch of a run, as a name changes with a restart, and if a head is
+        Reads in the first batch of a run, as a name changes with a restart, and if a head is
         missing.
         """
         plan = batch.plan
@@ -263,7 +263,7 @@ class BatchRunner:
             ledger=SinkLedger(sink.key, place_of(sink)),
         )
         if judgement.replayed:
-            # After a restart the batch that another one was refused is a replay for both.
+            # After a restart, a batch that was refused to a second writer is a replay for both.
             target, writer = batch.target(sink), self._writers[index]
             in_this_run = any(heads[tp].run_id == plan.run_id for tp in judgement.replayed)
             if not self._process.claim_replay(plan, target, writer, in_this_run=in_this_run):
@@ -273,7 +273,7 @@ class BatchRunner:
         return _SinkTask(index, sink, judgement, plan.stateful and bool(heads) and is_new)
 
     def _write(self, task: _SinkTask, frame: Any, batch: _BatchInProgress) -> bool:
-        """Write what a sink lacks; return False if it no longer lacked anything."""
+        """Write what a sink lacks; return False if another driver has written all of it."""
         batch.sink = task.sink
         task, written = self._written(task, frame, batch)
         if written is None:
@@ -303,10 +303,10 @@ class BatchRunner:
     def _written(
         self, task: _SinkTask, frame: Any, batch: _BatchInProgress
     ) -> tuple[_SinkTask, Written | None]:
-        """Write what a sink lacks; None if another driver has written all of it meanwhile.
+        """Write what a sink lacks; the result is None if another driver has written all of it.
 
-        With a transaction for each partition two drivers may take turns, so it goes on as long as
-        there is less left to write.
+        With a transaction for each partition two drivers may take turns, so this repeats as long as
+        fewer partitions remain to be written each time.
         """
         least = None
         target, writer = batch.target(task.sink), self._writers[task.index]
@@ -330,14 +330,14 @@ class BatchRunner:
     def _again(
         self, task: _SinkTask, batch: _BatchInProgress, foreign: ForeignWriterError
     ) -> _SinkTask:
-        """Judge again, after the ledger was moved between the reading and the writing of it.
+        """Judge a batch again, after another driver moved the ledger since it was read.
 
-        A driver that was about to end may have written this very batch: then all is well, and the
-        batch is a replay. Raises `foreign` in any other case.
+        A driver that was about to end may have written this very batch: then the batch is a replay.
+        Raises `foreign` if a topic was recreated, or the guard refuses the batch.
         """
         heads = self._applied(task.sink, batch)
         if topic_was_recreated(batch.plan, heads):
-            raise foreign  # the plan may be the older of the two
+            raise foreign  # the plan may be older than the ledger
         try:
             return self._judge(task.index, heads, batch)
         except GuardError as error:
@@ -386,7 +386,7 @@ class BatchRunner:
 def batch_failed(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
 ) -> BatchFailed:
-    """Return the event; the texts of foreign errors may hold secrets, and are left out."""
+    """Return the event of a failed batch, without foreign errors' texts: they may hold secrets."""
     own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(
         query=query,
@@ -405,10 +405,10 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """The plan, of which nothing counts as read by earlier batches that they did not read.
+    """Return the plan without `continued` partitions of which earlier batches read nothing.
 
-    The function may have returned without calling exactly_once while its batches were empty. If the
-    beginning cannot be known, the plan stays as it is.
+    The user's function may have returned without a call of exactly_once while its batches were
+    empty. If the offsets at which the query began cannot be read, the plan stays as it is.
     """
     if not is_doubtful(plan, heads):
         return plan

@@ -1,4 +1,4 @@
-"""`exactly_once`: each batch of a query into each of its sinks, once."""
+"""`exactly_once`: writes each batch of a query into each of its sinks, once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _SINK_TIMEOUT: Final = 5.0
-"""Seconds that the last batch of a stopped query may still take to return."""
+"""The seconds that a batch waits for a sink, if the last batch of a stopped query still uses it."""
 _PARTS: Final = ("label", "key", "per_partition", "applied", "moved_by", "apply", "close")
 
 
@@ -45,27 +45,27 @@ def exactly_once(
     observers: Iterable[Observer] = (),
     retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
-    """Return what `DataStreamWriter.foreachBatch` is to be given, or is to call once a batch.
+    """Return a function to pass to `DataStreamWriter.foreachBatch`, or to call there once a batch.
 
-    `transform(df)`, or `transform(df, batch)` with a `Batch`, makes what is written; returning a
-    list gives each sink its own. `name` is what the ledgers are kept under, by default the
-    query's name. `on_gap="accept"` goes on after lost offsets and records them.
-    `on_first="accept"` takes up a query that has run before without this sink or under another
-    name, at its next batch, and records the offsets before it as not in the ledger.
-    `on_recreated="restart"` takes a topic that was deleted and recreated from its log's start, as
-    a new checkpoint from `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`
-    confirms one checkpoint, as its NewCheckpointError says: sources that are not Kafka may go on by
-    it after the batch that the sink had then. Nothing else is accepted. `observers` get events,
-    after the log; a listener of this process that serves metrics counts them by itself.
-    `retry_timeout` is for how many seconds a batch is repeated while a store is away, locked or in
-    conflict with others, before the query fails.
+    `transform(df)`, or `transform(df, batch)` with a `Batch`, returns the DataFrame to write, or a
+    list with one for each sink. `name` is the query's name in the ledgers, by default its name in
+    Spark. `on_gap="accept"` continues after lost offsets and records them. `on_first="accept"`
+    begins at the next batch of a query that has run before without this sink or under another name,
+    and records the offsets before that batch as not in the ledger. `on_recreated="restart"` accepts
+    a topic that was deleted and recreated, from its log's start, as a new checkpoint from
+    `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`, the value that a
+    NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may continue with
+    it after the batch that the sink had then. Nothing else is accepted. `observers` get each
+    event after the log; a listener in this process that serves metrics counts events on its own.
+    `retry_timeout` is the number of seconds for which a batch is repeated while a store is
+    unavailable, locked or in conflict with others, before the query fails.
 
-    Under Spark Connect the query cannot be asked: there `name` and `checkpoint`, the query's
-    checkpointLocation, must be given; `options`, the reader's, are then what Kafka is asked with
-    for log starts and topic ids, and without them these are not checked.
+    Under Spark Connect the running query cannot be read, so `name` and `checkpoint`, the query's
+    checkpointLocation, must be given. With `options`, the reader's options, the function reads log
+    starts and topic ids from Kafka there; without them it does not check these.
 
-    Raises SettingsError immediately if an argument is invalid. The function raises GuardError,
-    SinkError, PoisonRowError, KafkaError and JvmError, with which Spark fails the query.
+    Raises SettingsError immediately if an argument is invalid. The returned function raises
+    GuardError, SinkError, PoisonRowError, KafkaError and JvmError, and Spark then fails the query.
     """
     return ExactlyOnce(
         sinks=sinks,
@@ -83,10 +83,10 @@ def exactly_once(
 
 
 class ExactlyOnce:
-    """Writes the batches of one query; what `exactly_once` returns.
+    """Writes the batches of one query; `exactly_once` returns it.
 
-    It can be pickled as its sinks, transform and observers can: Spark Connect sends it to a
-    process of its own.
+    It can be pickled if its sinks, transform and observers can: Spark Connect sends it to a
+    separate process.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -109,7 +109,7 @@ class ExactlyOnce:
         )
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Bring a batch into every sink that lacks it."""
+        """Write a batch to every sink that lacks it."""
         try:
             with (
                 PROCESS_WRITES.exclusive(self._arguments["sinks"], _SINK_TIMEOUT),
@@ -134,7 +134,7 @@ class ExactlyOnce:
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Let the calling thread work in the session of the DataFrame, if that is a classic session.
+    """Return a context in which the thread works in the session of `frame`, if it is a classic one.
 
     Raises JvmError.
     """
@@ -172,8 +172,8 @@ def _check(arguments: Mapping[str, Any]) -> None:
 def _show_first(error: EoListenerError) -> None:
     """Put the error's own line before the tracebacks that Spark shows the user.
 
-    Python prints the first cause of an exception first, and one that was never raised without a
-    traceback.
+    Python prints the first cause of an exception first, and prints a cause that was never raised
+    without a traceback.
     """
     headline = type(error).__new__(type(error))
     headline.__dict__.update(error.__dict__)
@@ -193,21 +193,21 @@ def _previous_in_traceback(error: BaseException) -> BaseException | None:
 
 
 _NUMBERS: Final = frozenset({"batchid", "batchnumber", "epochid", "epoch"})
-"""Usual names of the second parameter of a foreachBatch function, regardless of case and _."""
+"""Usual names of the second parameter of a foreachBatch function, regardless of case and `_`."""
 
 Transform: TypeAlias = "Callable[..., Any]"
-"""Gets the batch's DataFrame and, if it has a second parameter `batch`, a `Batch`.
+"""A function that gets the batch's DataFrame and, if it has a second parameter, a `Batch`.
 
-Returns the DataFrame to write, or a list with one for each sink.
+It returns the DataFrame to write, or a list with one for each sink.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The facts that a transform may know about its batch: its number and its Kafka offsets.
+    """A batch as its transform sees it, with its number and its Kafka offsets.
 
-    The number is Spark's; a new checkpoint counts from 0 again, and the same offsets may come
-    under another number.
+    The number `id` is Spark's; a new checkpoint counts from 0 again, and the same offsets may then
+    have another number.
     """
 
     id: int
@@ -218,7 +218,7 @@ class Batch:
     def tasks(self) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
         """The offsets of each task of the batch, in the order of `spark_partition_id()`.
 
-        Raises SettingsError if a task is not one whole partition, and under Spark Connect.
+        Raises SettingsError if a task does not read one whole partition, and under Spark Connect.
         """
         from eo_listener.spark.jvm.task_ranges import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
@@ -226,7 +226,7 @@ class Batch:
 
 
 def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] | None:
-    """The user's transform as the steps call it. Raises SettingsError."""
+    """Return the user's transform as a function of frame and plan. Raises SettingsError."""
     if transform is None:
         return None
     if not callable(transform):
@@ -260,7 +260,7 @@ def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
             f"the transform {getattr(transform, '__name__', transform)} takes {signature}: its "
             f"second parameter would receive a Batch, but is called {second[0]}",
             cause="foreachBatch passes the batch number there; exactly_once passes everything "
-            "that a transform may know of the batch",
+            "that a transform may know about the batch",
             fix="Rename it to batch, and use batch.id",
         )
     return wants

@@ -1,4 +1,4 @@
-"""Reads Spark's plan: from the live query, or from its files if the query is out of reach."""
+"""Reads Spark's plan: from the live query, or from its checkpoint if there is no access to it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PROCESS: Final = uuid.uuid4()
 
 
 class QueryPlanReader:
-    """The `PlanReader` that fits a DataFrame. Connects to nothing before the first batch.
+    """Reads plans in the way that a DataFrame allows. Connects to nothing before the first batch.
 
     `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
-    used if the query cannot be asked.
+    used if there is no access to the live query.
     """
 
     def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
@@ -37,18 +37,18 @@ class QueryPlanReader:
         self._reader: PlanReader | None = None  # the one that read the newest plan
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
-        """Read what is planned.
+        """Read the plan of a batch.
 
-        Raises what LivePlans and CheckpointPlans raise, and SettingsError if neither can be read.
-        If a live query refuses, its checkpoint is not read instead.
+        Raises the errors of LivePlans and CheckpointPlans, and SettingsError if neither can be
+        read. After an error of a live query, its checkpoint is not read instead.
         """
         self._reader = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
         return self._reader.plan(frame, batch_id)
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the offsets at which the query began; to be called for the newest plan.
+        """Return the offsets at which the query began; `plan` must be the newest plan.
 
-        Raises what LivePlans and CheckpointPlans raise.
+        Raises the errors of LivePlans and CheckpointPlans.
         """
         return {} if self._reader is None else self._reader.began(plan)
 

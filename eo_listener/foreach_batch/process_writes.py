@@ -14,11 +14,11 @@ from eo_listener.model.ledger_place import place_of
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 
-_KEPT: Final = 1000  # runs; one that is older than so many others has had its first batch
+_KEPT: Final = 1000  # runs; a run with that many newer runs has had its first batch
 
 
 class WriteTarget(NamedTuple):
-    """The label of a sink, and the key under which its ledger has a query."""
+    """The label of a sink, and the key of a query in the sink's ledger."""
 
     label: str
     key: LedgerKey
@@ -26,7 +26,7 @@ class WriteTarget(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The ledgers that a run has read, and who has written its newest batch to which of them."""
+    """The ledgers that a run has read, and the writer of its newest batch to each of them."""
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
@@ -34,10 +34,10 @@ class _Run:
 
 
 class ProcessWrites:
-    """Keeps two `exactly_once(...)` of one process apart. For any thread.
+    """Keeps several `exactly_once(...)` of one process apart. Any thread may use it.
 
-    A sink writes one batch at a time, whichever query it belongs to. Within a run, one ledger of
-    one sink has one writer for each batch: rows that a second one brings would be taken for
+    A sink writes one batch at a time, whichever query the batch belongs to. Within a run, one
+    ledger of one sink has one writer for each batch: the rows of a second writer would count as
     applied. A writer is any object that stands for a sink of an `exactly_once(...)`.
     """
 
@@ -48,9 +48,9 @@ class ProcessWrites:
 
     @contextmanager
     def exclusive(self, sinks: Sequence[Sink], timeout: float) -> Iterator[None]:
-        """Keep other batches from these sinks, after up to `timeout` seconds for theirs to end.
+        """Reserve `sinks` for one batch; wait up to `timeout` seconds for other batches to end.
 
-        Raises SettingsError if another batch still uses one of them.
+        Raises SettingsError if another batch still uses one of the sinks.
         """
         sink_ids = {id(sink) for sink in sinks}
         with self._changed:
@@ -72,16 +72,16 @@ class ProcessWrites:
                 self._changed.notify_all()
 
     def add_name(self, run_id: str, key: LedgerKey) -> None:
-        """Note that a run uses a ledger's name.
+        """Record that a run uses `key` in a ledger.
 
-        One function may call several `exactly_once(...)`, with a name or a table each: the name
+        One function may call several `exactly_once(...)`, each with its own name or table: a name
         that one of them uses is not a former name of another.
         """
         with self._changed:
             self._run(run_id).names.add(key)
 
     def names(self, run_id: str) -> frozenset[LedgerKey]:
-        """Return the names that a run uses."""
+        """Return the ledger keys that a run uses."""
         with self._changed:
             run = self._runs.get(run_id)
             return frozenset(run.names if run else ())
@@ -89,9 +89,9 @@ class ProcessWrites:
     def claim_replay(
         self, plan: PlannedBatch, target: WriteTarget, writer: object, *, in_this_run: bool
     ) -> bool:
-        """Claim a batch that the ledger has already; return False if it is another writer's.
+        """Claim a batch that the ledger already has; return False if it belongs to another writer.
 
-        If a head was moved in this run by nobody known here, a sink of another label did it.
+        If this run has moved a head and no writer is known, a sink with another label has moved it.
         """
         with self._changed:
             writers = self._writers(plan)
@@ -102,7 +102,7 @@ class ProcessWrites:
             return True
 
     def begin_write(self, plan: PlannedBatch, target: WriteTarget, writer: object) -> bool:
-        """Claim a batch that is about to be written; return whether nobody had claimed it."""
+        """Claim a batch that is about to be written; return True if it had no claim before."""
         with self._changed:
             writers = self._writers(plan)
             is_new = target not in writers
@@ -110,7 +110,7 @@ class ProcessWrites:
             return is_new
 
     def end_write(self, plan: PlannedBatch, target: WriteTarget, writer: object | None) -> None:
-        """Name the writer of a batch; None takes the claim of a write back."""
+        """Set the writer of a batch; None removes the claim of `begin_write`."""
         with self._changed:
             self._writers(plan).pop(target, None)
             if writer is not None:
@@ -133,7 +133,7 @@ PROCESS_WRITES: Final = ProcessWrites()
 
 
 def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
-    """Raise SettingsError for no sink, and for two that share a ledger, as far as that is known."""
+    """Raise SettingsError if there is no sink, or if two sinks are known to share a ledger."""
     if not sinks:
         raise SettingsError(
             "exactly_once was given no sink",
@@ -158,7 +158,7 @@ def refuse_shared_ledgers(sinks: Sequence[Sink]) -> None:
 
 
 def refuse_second_call(plan: PlannedBatch) -> NoReturn:
-    """Raise SettingsError for a second call with a batch, after one that returned."""
+    """Raise SettingsError for a second call with a batch, after a call that returned."""
     raise SettingsError(
         f"exactly_once(...) was called a second time with batch {plan.batch_id}, after a call "
         "that returned: the second call wrote nothing",
@@ -184,7 +184,7 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
 
 
 def _ledger_identity(sink: Sink) -> object:
-    """Return a value that sinks of one ledger share; a topic may hold several targets' heads."""
+    """Return a value that sinks with one ledger share; a topic may hold several targets' heads."""
     place = place_of(sink)
     if place is not None and not place.is_known:
         return id(sink)

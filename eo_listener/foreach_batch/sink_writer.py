@@ -1,4 +1,4 @@
-"""One entry into one sink, whatever the store answers to it."""
+"""Writes one entry into one sink, and decides what to do after each failure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from eo_listener.offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """Bounds for a store that is away, busy or in conflict; times in seconds.
+    """Limits for retries if a store is unavailable, busy or in conflict; times in seconds.
 
     `timeout` runs from the first failure, so that a batch which took an hour before it failed is
-    repeated too. The waits grow from `first` to `longest`. `Backoff`, for commits, is another
-    thing: no query waits for those, so their retries have no end, and their waits are spread.
+    repeated too. The waits grow from `first` to `longest`. Commits to groups have `Backoff`
+    instead: no query waits for them, so their retries have no end, and their waits are spread.
     """
 
     timeout: float = 60.0
@@ -34,10 +34,10 @@ class RetryLimits:
     longest: float = 5.0
 
     def pauses(self, clock: Callable[[], float]) -> Iterator[float]:
-        """The waits before each repetition; the time begins when the first one is asked for.
+        """Yield the wait before each retry; `timeout` runs from the request for the first wait.
 
-        The first is always given, unless `timeout` is 0. The last repetition is made when the
-        time is up.
+        There is always a first wait, unless `timeout` is 0. The last retry is made when the time is
+        up.
         """
         ends = clock() + self.timeout
         pause = self.first
@@ -53,14 +53,14 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A durable entry. `applied` is None if only the ledger shows it."""
+    """The result of writing an entry; `applied` is None if only the ledger shows the outcome."""
 
     applied: Applied | None
     attempts: int
 
 
 class SinkWriter:
-    """Writes entries; what to do after each kind of failure is decided here.
+    """Writes entries, and decides what to do after each kind of failure.
 
     `doubtful` is True if a COMMIT of the last write was not answered.
     """
@@ -78,7 +78,7 @@ class SinkWriter:
         return self.ask(lambda: sink.applied(query))
 
     def ask(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Read something of a ledger, in a store that may be away for a while.
+        """Call `ask`, which reads a ledger; retry for a while if the store is unavailable.
 
         Raises SinkError.
         """
@@ -92,8 +92,8 @@ class SinkWriter:
     def write(self, sink: Sink, frame: Any, entry: Entry, plan: PlannedBatch) -> Written:
         """Write the rows of `frame` and `entry`, once.
 
-        Raises ForeignWriterError, and SinkError when the store could not be made to take it, or
-        could not be asked whether it has.
+        Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
+        does not show if it has.
         """
         remaining, self.doubtful = entry, False
         pauses = self._pauses()
@@ -105,8 +105,8 @@ class SinkWriter:
                 applied = sink.apply(frame, remaining, plan)
                 return Written(applied=applied if remaining is entry else None, attempts=attempts)
             except ForeignWriterError:
-                # It may be ourselves: what was in doubt can land while the next attempt waits
-                # for its locks, after the ledger was read.
+                # This may be the same driver: a COMMIT in doubt can take effect while the next
+                # attempt waits for its locks, after the ledger was read.
                 before = remaining
                 remaining = self._missing(sink, entry) if self.doubtful else remaining
                 if len(remaining.moves) == len(before.moves):
@@ -118,7 +118,7 @@ class SinkWriter:
                     self._pause(pauses, unknown, again)
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, again)
-                if sink.per_partition:  # of its transactions some may have been committed
+                if sink.per_partition:  # some of its transactions may have been committed
                     remaining = self._found_out(sink, entry, error)
         return Written(applied=None, attempts=attempts)
 
@@ -126,7 +126,7 @@ class SinkWriter:
         return self._retry.pauses(self._clock)
 
     def _pause(self, pauses: Iterator[float], error: SinkError, again: str) -> None:
-        """Wait before the next attempt; raises `error` when the time for them is over."""
+        """Wait before the next attempt; raise `error` if the time for retries is over."""
         pause = next(pauses, None)
         if pause is None:
             raise error
@@ -135,7 +135,7 @@ class SinkWriter:
         self._sleep(pause)
 
     def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
-        """Read the outcome of a commit from the ledger, repeatedly within bounds."""
+        """Return the part of `entry` that the ledger lacks, with retries; raise `unknown` after."""
         pauses = self._pauses()
         while True:
             try:
@@ -149,8 +149,8 @@ class SinkWriter:
     def _missing(self, sink: Sink, entry: Entry) -> Entry:
         """Return the part of `entry` that the ledger lacks.
 
-        Raises ForeignWriterError if it holds neither the heads that were read nor those to be
-        written.
+        Raises ForeignWriterError if the ledger holds neither the heads that were read nor the heads
+        to be written.
         """
         heads = sink.applied(entry.query)
         missing = {}

@@ -1,1 +1,1 @@
-"""Shared by all parts: values, protocols and formats. Imports only errors and offsets besides."""
+"""Values, protocols and formats that all packages share. Imports only `errors` and `offsets`."""

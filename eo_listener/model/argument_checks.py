@@ -1,4 +1,4 @@
-"""Checks of arguments and options: the same words for the same mistake, whoever is asked."""
+"""Checks of arguments and options, so that the same mistake gets the same text everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
-    """Raise SettingsError for a value that the argument `name` does not take."""
+    """Raise SettingsError if `value`, given for the argument `name`, is not one of `choices`."""
     choices = tuple(choices)
     if value not in choices:
         raise SettingsError(
@@ -23,7 +23,7 @@ def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def choice(kind: type[_Choice], name: str, value: object) -> _Choice:
-    """Return the member of `kind` with this value. Raises SettingsError."""
+    """Return the member of `kind` with this value. Raises SettingsError if no member has it."""
     if not isinstance(value, kind):
         require_one_of(name, value, (member.value for member in kind))
     return kind(value)
@@ -41,7 +41,7 @@ def require_seconds(name: str, value: object, *, least: float = 0.0) -> float:
 
 
 def require_observers(observers: object) -> tuple[Callable[[Any], None], ...]:
-    """Return them. Raises SettingsError for one that is not callable."""
+    """Return `observers` as a tuple. Raises SettingsError if one of them is not callable."""
     if not isinstance(observers, Iterable):
         raise SettingsError(
             f"observers must be a list, got {observers!r}", fix="Give a list: observers=[print]"

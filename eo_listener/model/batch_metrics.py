@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchMetrics:
-    """Spark's own numbers for one batch; None where its progress event has none.
+    """Spark's own numbers for one batch; a number is None if the progress event lacks it.
 
-    `started` is when the trigger started, by the driver's clock, and `seconds` how long it took.
+    `started` is the time when the trigger started, by the driver's clock, `seconds` its duration.
     `rows` counts the input rows of all sources; a row that is read twice counts twice. `newest` is
     the latest event time, for queries with a watermark. Times are seconds since the epoch.
     """

@@ -1,7 +1,7 @@
 """The text that every commit carries: who committed, and for which batch.
 
-The format stands in DESIGN.md under "Commit metadata". At most 120 bytes of UTF-8: a longer
-one makes Burrow misread the commit time that brokers from 4.1 write.
+DESIGN.md has the format under "Commit metadata". The text has at most 120 bytes of UTF-8: a longer
+text makes Burrow misread the commit time that brokers write from version 4.1 on.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _SHORT = 8
 class CommitMetadata:
     """Query, run and batch behind a committed offset."""
 
-    #: May have been cut: then it ends with `~`.
+    #: The query's name; it ends with `~` if it was cut.
     name: str
-    #: As `run_id`, the first eight hex digits of Spark's UUID: enough to distinguish two queries,
+    #: Like `run_id`, the first eight hex digits of Spark's UUID: enough to distinguish two queries,
     #: or two runs, on one group.
     query_id: str
     run_id: str
     batch_id: int
     #: The offset that the group held before a requested rewind.
     rewound_from: int | None = None
-    #: True for a partition whose newer offsets the guard did not let through.
+    #: True for a partition whose newer offsets the guard has withheld.
     withheld: bool = False
-    #: True if it was committed with the rows of its batch, in the transaction of a sink.
+    #: True if a sink committed the offset with the rows of its batch, in one transaction.
     by_sink: bool = False
-    #: The command of eo-listener that committed it, such as `group seed`. Ids and batch are then
-    #: those of the origin of its offsets, or empty and -1 if that is not a query.
+    #: The command of eo-listener that committed the offset, such as `group seed`. Ids and batch are
+    #: then those of the query that the offset comes from, or empty and -1 if there is no query.
     command: str = ""
 
     @classmethod
     def for_batch(
         cls, *, name: str | None, query_id: str, run_id: str, batch_id: int
     ) -> CommitMetadata:
-        """Build from the fields of a progress event, ids shortened."""
+        """Return the metadata for a batch of a progress event, with shortened ids."""
         return cls(
             name=name or "",
             query_id=query_id[:_SHORT],
@@ -50,7 +50,7 @@ class CommitMetadata:
         )
 
     def __str__(self) -> str:
-        """Name the writer, for texts."""
+        """Describe the writer of the commit, for texts."""
         if self.command and not self.query_id:
             return f"eo-listener {self.command}, run {self.run_id}"
         name = f"query {self.name!r}, " if self.name else ""
@@ -68,24 +68,24 @@ class CommitMetadata:
         return None if self.batch_id < 0 else self.batch_id
 
     def rewinding(self, group_offset: int) -> CommitMetadata:
-        """The same, for a commit that takes the group back from `group_offset`."""
+        """Return a copy for a commit that takes the group back from `group_offset`."""
         return replace(self, rewound_from=group_offset)
 
     def withholding(self) -> CommitMetadata:
-        """The same, with the guard's mark."""
+        """Return a copy with the mark that the guard withheld newer offsets."""
         return replace(self, withheld=True)
 
     def of_sink(self) -> CommitMetadata:
-        """The same, for a commit in the transaction of a sink."""
+        """Return a copy for a commit in the transaction of a sink."""
         return replace(self, by_sink=True)
 
     def same_writer(self, metadata: CommitMetadata | None) -> bool:
-        """Return True if the same run of the same query wrote both."""
+        """Return True if the same run of the same query wrote this and `metadata`."""
         mine = (self.query_id, self.run_id)
         return metadata is not None and mine == (metadata.query_id, metadata.run_id)
 
     def text(self) -> str:
-        """Return compact JSON of at most 120 bytes of UTF-8; the name gives way."""
+        """Return compact JSON of at most 120 bytes of UTF-8; the name is cut to fit."""
         name = self.name.encode("utf-8", "replace").decode("utf-8")
         whole = self._json(name)
         cut = len(name)
@@ -115,9 +115,9 @@ class CommitMetadata:
     @classmethod
     @lru_cache(1024)  # a query commits all of its partitions with the same text
     def parse(cls, text: str | None) -> CommitMetadata | None:
-        """Read a committed text back; None for one that another program wrote.
+        """Parse the text of a commit; None if another program wrote it.
 
-        A trailing NUL, which confluent-kafka writes by every route, is dropped.
+        Ignores a trailing NUL, which confluent-kafka always writes.
         """
         try:
             fields = json.loads((text or "").rstrip("\0"))

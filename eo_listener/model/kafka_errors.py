@@ -1,7 +1,7 @@
-"""The meaning of Kafka's error names for a commit: cause, fix, and if it was stored.
+"""The meaning of Kafka's error names for a commit: cause, fix, and if the commit may be stored.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
-librdkafka's own, which never left this machine or were never answered.
+librdkafka's own errors, for requests that never left this machine or were never answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COORDINATOR_MOVES: Final = frozenset(
         "_WAIT_COORD",
     }
 )
-"""The coordinator is being elected or is loading, or has moved: no answer about the group."""
+"""The coordinator is being elected, is loading or has moved: it says nothing about the group."""
 
 LEADER_MOVES: Final = frozenset(
     {
@@ -28,10 +28,10 @@ LEADER_MOVES: Final = frozenset(
         "UNKNOWN_LEADER_EPOCH",
     }
 )
-"""A partition's leader is being elected, or has moved."""
+"""Errors of a partition whose leader is being elected, or has moved."""
 
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION"})
-"""A broker's answer for a topic that does not exist, or that it does not know yet."""
+"""A broker's errors for a topic that does not exist, or that the broker does not know yet."""
 
 PASSING: Final = (
     COORDINATOR_MOVES
@@ -47,7 +47,7 @@ PASSING: Final = (
         "REQUEST_TIMED_OUT",
     }
 )
-"""Answers of a cluster while brokers start, stop and change their roles."""
+"""Errors of a cluster while its brokers start, stop and change their roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class ErrorMeaning:
 
 
 STOOD_STILL = "_STOOD_STILL"
-# A coordinator's answers to a request that makes more than a record batch holds: before 4.0 the
-# first, since then one of the others (in librdkafka's word or in Java's), which may mean anything.
+# A coordinator's answers to a request that does not fit into one record batch: before Kafka 4.0 the
+# first, since then one of the second (librdkafka's name or Java's), which may mean anything.
 TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE"})
 PERHAPS_TOO_LARGE = frozenset({"UNKNOWN", "UNKNOWN_SERVER_ERROR"})
-# Before there is a client at all: what a source's own settings ask for is not available (yet).
+# Errors before a client exists: something that the source's settings need is not available (yet).
 NO_JAVA = "_NO_JAVA"
 ONLY_SIMPLE = "_ONLY_SIMPLE"
 NO_STORE = "_NO_STORE"
@@ -95,12 +95,12 @@ _CHECK_COORDINATOR = (
     "has no leader, or fewer in-sync replicas (Isr) than min.insync.replicas, start the brokers "
     "that hold its replicas; (3) otherwise read the coordinator's log"
 )
-# librdkafka does not pass on that there is no coordinator: reading the group times out instead.
+# librdkafka does not report that there is no coordinator: reading the group times out instead.
 _UNANSWERED = replace(
     _UNREACHABLE,
     persistent=ErrorMeaning(
-        "no answer for a minute or more: the broker is down or hangs, or the group has no "
-        f"coordinator, because {_NO_COORDINATOR}",
+        "there was no answer for a minute or more. Either the broker is down or hangs, or the "
+        f"group has no coordinator: {_NO_COORDINATOR}",
         f"check that the broker runs and kafka.bootstrap.servers is right; if so, "
         f"{_CHECK_COORDINATOR}",
         outcome_unknown=True,
@@ -164,16 +164,16 @@ _UNLISTED = ErrorMeaning(
     outcome_unknown=True,
 )
 _FAULT = ErrorMeaning(
-    "the broker failed to handle the request and gives no reason; from version 4.0 Kafka also "
-    "answers this if the offsets of one request are larger than max.message.bytes of "
+    "the broker failed to handle the request and gives no reason; from version 4.0 on, Kafka also "
+    "reports this if the offsets of one request are larger than max.message.bytes of "
     "__consumer_offsets",
-    "nothing to do if it is temporary: if it comes back, fewer partitions are sent in a request; "
-    "if that does not help, check the broker's log",
+    "nothing to do if it is temporary: if it comes back, the committer sends fewer partitions in a "
+    "request; if that does not help, check the broker's log",
     outcome_unknown=True,
 )
 _NO_PARTITION = ErrorMeaning(
     "the topic was deleted or recreated with fewer partitions",
-    "nothing can be committed for it; if it is gone for good, restart the driver",
+    "nothing can be committed for this partition; if it will not come back, restart the driver",
     lasting=True,
 )
 
@@ -195,14 +195,14 @@ _MEANINGS = {
     ),
     "INVALID_COMMIT_OFFSET_SIZE": ErrorMeaning(
         "the offsets of one request are larger than max.message.bytes of __consumer_offsets",
-        "nothing to do if it is temporary: fewer partitions are sent in a request; otherwise "
-        "raise that setting",
+        "nothing to do if it is temporary: the committer sends fewer partitions in a request; "
+        "otherwise raise that setting",
     ),
     "UNKNOWN": _FAULT,
     "UNKNOWN_SERVER_ERROR": _FAULT,
     "UNSTABLE_OFFSET_COMMIT": ErrorMeaning(
         "a transaction on the group's offsets is still open, most likely from an earlier driver",
-        "nothing to do: it ends by itself, after its transaction.timeout.ms at the latest",
+        "nothing to do: it ends on its own, after its transaction.timeout.ms at the latest",
     ),
     "CONCURRENT_TRANSACTIONS": ErrorMeaning(
         "the last transaction is still being completed", "nothing to do: this is temporary"
@@ -234,7 +234,7 @@ _MEANINGS = {
     "FENCED_INSTANCE_ID": _FENCED,
     "UNRELEASED_INSTANCE_ID": ErrorMeaning(
         "another driver or listener is this group's static member (group.instance.id); a killed "
-        "one counts as a member until its session ends (45 s)",
+        "driver counts as a member until its session ends (45 s)",
         "nothing to do if it was killed: this driver then takes its place; otherwise stop it, or "
         "give this query a group of its own",
         lasting=True,
@@ -361,7 +361,7 @@ _MEANINGS = {
 def explain(code: str) -> ErrorMeaning:
     """Return the meaning of an error name.
 
-    One that is not listed counts as lasting when a broker sent it, and as passing when it is
+    A name that is not listed counts as lasting if a broker sent it, and as temporary if it is
     librdkafka's own.
     """
     unlisted = _LOCAL if code.startswith("_") else _UNLISTED

@@ -1,4 +1,4 @@
-"""How far a group is behind its topics: pure arithmetic over two maps."""
+"""The lag of a group behind its topics: arithmetic over two maps, without input or output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PartitionLag:
     """The position of a group in one partition.
 
     `committed` is None if the group holds no offset, `log_end` is None if the partition no longer
-    exists. `writer` is None if the commit was not made by eo_listener. `stable_end` is the start of
+    exists. `writer` is None if eo_listener did not make the commit. `stable_end` is the start of
     the first open transaction, or the log end, and `oldest_ms` the time of the oldest unread
     record; both are None if they were not read.
     """
@@ -29,9 +29,9 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records still to read; None when one of the two ends is unknown.
+        """The number of records still to read; None if `committed` or `log_end` is unknown.
 
-        Below zero when the group is ahead of the log, as after a topic was recreated.
+        It is below zero if the group is ahead of the log, as after a topic was recreated.
         """
         if self.committed is None or self.log_end is None:
             return None
@@ -39,13 +39,13 @@ class PartitionLag:
 
     @property
     def stable_lag(self) -> int | None:
-        """The lag of a consumer under read_committed, for which an open transaction is no lag."""
+        """The lag of a read_committed consumer, which ends at the first open transaction."""
         if self.committed is None or self.stable_end is None:
             return None
         return self.stable_end - self.committed
 
     def age(self, now_ms: int) -> float | None:
-        """How old the oldest record is that is still to be read, in seconds; None where unknown."""
+        """Return the age of the oldest unread record, in seconds; None if none is known."""
         if self.oldest_ms is None or not self.lag or self.lag < 0:
             return None
         return max(0.0, (now_ms - self.oldest_ms) / 1000)
@@ -57,7 +57,7 @@ def compare(
     stable_ends: Mapping[TopicPartition, int] = MappingProxyType({}),
     oldest_ms: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> tuple[PartitionLag, ...]:
-    """Lay group offsets and log ends side by side, in order of topic and partition."""
+    """Compare group offsets with log ends, partition by partition, in sorted order."""
     rows = []
     for tp in sorted({*committed, *log_ends}):
         position = committed.get(tp)
@@ -75,11 +75,11 @@ def compare(
 
 
 def total(rows: Sequence[PartitionLag], *, stable: bool = False) -> int | None:
-    """The sum of all lags, or None when one of them is unknown; `stable`: under read_committed."""
+    """Return the sum of all lags, None if one is unknown; with `stable` those of read_committed."""
     lags = [row.stable_lag if stable else row.lag for row in rows]
     return None if None in lags else sum(filter(None, lags))
 
 
 def oldest(rows: Sequence[PartitionLag], now_ms: int) -> float | None:
-    """The age of the oldest record that a group has still to read, in seconds; None if unknown."""
+    """Return the age of a group's oldest unread record, in seconds; None if none is known."""
     return max((age for row in rows if (age := row.age(now_ms)) is not None), default=None)

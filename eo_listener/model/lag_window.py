@@ -1,8 +1,8 @@
-"""How a group's lag develops over several readings: Burrow's verdicts, and the time to drain. Pure.
+"""How a group's lag develops over several readings: Burrow's verdicts, and the time to drain.
 
 The rules are those of Burrow's evaluator (Lag Evaluation Rules), which need no threshold. Burrow
-reads each commit with its time; here a commit is seen when offset or metadata have changed between
-two readings, and its time is that of the reading.
+reads each commit with its time; this module infers a commit if offset or metadata differ between
+two readings, and takes the time of the reading. It reads and writes nothing itself.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 COMMITS: Final = 10
-"""How many commits a window holds, as Burrow's `intervals`."""
+"""The number of commits in a window, like Burrow's `intervals`."""
 
 _READINGS: Final = 10  # without a commit, before a group counts as stopped
 _FEW: Final = 3  # commits before a verdict that lag does not decrease
 
 
 class LagVerdict(Enum):
-    """The verdict from a partition's commits, the gravest last."""
+    """The verdicts on a partition's commits, the gravest last."""
 
     OK = "OK"
     WARN = "WARN"
@@ -30,12 +30,12 @@ class LagVerdict(Enum):
 
     @property
     def gravity(self) -> int:
-        """The greater, the graver."""
+        """The rank of the verdict: the greater, the graver."""
         return list(LagVerdict).index(self)
 
 
 class SeenCommit(NamedTuple):
-    """A commit: when it was first seen (monotonic seconds), its offset, metadata and lag then."""
+    """A commit: the time of the reading that found it (monotonic), its offset, metadata and lag."""
 
     at: float
     offset: int
@@ -52,7 +52,7 @@ class LagWindow:
         self._last: tuple[float, int] | None = None
 
     def add(self, at: float, offset: int, metadata: str, lag: int) -> None:
-        """Take a reading; `at` is in monotonic seconds."""
+        """Add a reading; `at` is its time in monotonic seconds."""
         before = self._commits[-1] if self._commits else None
         if before is None or (before.offset, before.metadata) != (offset, metadata):
             self._commits.append(SeenCommit(at, offset, metadata, lag))
@@ -63,7 +63,7 @@ class LagWindow:
 
     @property
     def verdict(self) -> LagVerdict | None:
-        """Burrow's verdict; None while there were too few readings for one."""
+        """Burrow's verdict, or None if there were too few readings for a verdict."""
         if self._last is None:
             return None
         commits = list(self._commits)
@@ -88,14 +88,14 @@ class LagWindow:
 
     @property
     def quiet(self) -> float | None:
-        """Seconds since the last commit that was seen; None while none was."""
+        """The seconds since the last commit; None if the readings have found no new commit yet."""
         if self._last is None or len(self._commits) < 2:  # the first was there before
             return None
         return self._last[0] - self._commits[-1].at
 
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
-    """The verdict of a group: the gravest of its partitions; None if nothing is known yet."""
+    """Return a group's verdict, the gravest of its partitions; None if it is not known yet."""
     ranked = {verdict for verdict in verdicts if verdict is not None}
     worst = max(ranked, key=lambda verdict: verdict.gravity, default=None)
     return None if worst is LagVerdict.OK and None in verdicts else worst
@@ -108,12 +108,12 @@ class LagTrend:
         self._readings: deque[tuple[float, int]] = deque(maxlen=COMMITS + 1)
 
     def add(self, at: float, lag: int) -> None:
-        """Take a reading; `at` is in monotonic seconds."""
+        """Add a reading; `at` is its time in monotonic seconds."""
         self._readings.append((at, lag))
 
     @property
     def drained_in(self) -> float | None:
-        """Seconds until the lag is zero at the rate of the last readings; None if it never is."""
+        """The seconds until the lag is zero, at the rate of the last readings; None if never."""
         if len(self._readings) < 2:
             return None
         (begun, first), (now, last) = self._readings[0], self._readings[-1]

@@ -1,9 +1,8 @@
-"""The record that a sink keeps with its data: how far each partition was applied, and by whom.
-Pure.
+"""The ledger that a sink keeps with its data: the applied offsets, and the batches that moved them.
 
 Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
-*history* has a row for each range that was applied, and is pruned. Both are written in the
-transaction that writes the data.
+*history* has a row for each range that was applied, and is pruned. The transaction that writes the
+data writes both. This module has only values.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 GAP_ACCEPTED = "gap accepted"
-"""The history's record of a range with a gap, in place of a verdict."""
+"""The word in the history for a range with a gap, in place of a verdict."""
 
 UNKNOWN_TIME = "-"
-"""The time at which a range was applied, if a store has only heads of it."""
+"""Stands for the time at which a range was applied, if the store has only heads."""
 
 
 class BatchVerdict(Enum):
-    """How a range continues what was applied before it."""
+    """How a range continues the ranges that were applied before it."""
 
     FIRST = "first"
     NEXT = "next"
@@ -33,23 +32,23 @@ class BatchVerdict(Enum):
 
 
 class LedgerKey(NamedTuple):
-    """The key of heads: the sink's key, and the name of the query."""
+    """The key of a query's heads: the sink's key, and the name of the query."""
 
     sink: str
     query: str
 
 
 def sql_literal(name: str) -> str:
-    """Return a part of a key as SQL's string literal, for a statement that a person is to run."""
+    """Return a sink's key or a query's name as an SQL literal, for a statement that a user runs."""
     return "'" + name.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last range of one partition that a sink has applied; `range.until` is what comes next.
+    """The last range of one partition that a sink has applied; `range.until` is the next offset.
 
-    `topic_id` is as Kafka's own tools print it, None if unknown. `query_id`, `run_id` and
-    `batch_id` name the last mover.
+    `topic_id` is as Kafka's own tools print it, or None if unknown. `query_id`, `run_id` and
+    `batch_id` name the batch that moved the head last.
     """
 
     range: OffsetRange
@@ -61,11 +60,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedBatch:
-    """The history's record of one partition: `head` is the head after a batch.
+    """A row of the history: a batch of one partition; `head` is the head after that batch.
 
-    `rows` are those of the whole batch, None where the store does not say. `verdict` is `first`,
-    `next` or GAP_ACCEPTED; `gap` are offsets that are lost. `applied_at` is a time in the store's
-    own format, or UNKNOWN_TIME.
+    `rows` is the number of rows of the whole batch, or None if the store does not report it.
+    `verdict` is `first`, `next` or GAP_ACCEPTED; `gap` has the lost offsets. `applied_at` is a time
+    in the store's own format, or UNKNOWN_TIME.
     """
 
     partition: TopicPartition
@@ -77,9 +76,9 @@ class AppliedBatch:
 
 
 class TableRollback(NamedTuple):
-    """A table was rolled back to before later batches, and its ledger with it.
+    """The rollback of a table, and of its ledger with it, to before later batches.
 
-    `cause` names the operation, `fix` the command that undoes it; empty if no command does.
+    `cause` names the operation, `fix` the command that undoes it; `fix` is empty if none does.
     """
 
     cause: str
@@ -88,9 +87,9 @@ class TableRollback(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLedger:
-    """A store's record of one sink and query, read at one moment.
+    """The ledger of one sink and query in a store, read at one moment.
 
-    `moved_at` has times in the store's own format, if the store has any.
+    `moved_at` has the times of the heads' last moves, in the store's own format, if it keeps them.
     """
 
     key: LedgerKey
@@ -100,19 +99,19 @@ class StoredLedger:
     """A batch that a sink without transactions has begun and not finished."""
     rollback: TableRollback | None = None
     newest_only: bool = False
-    """True if the history is that of the newest batches: it may lack the first batch of a partition
+    """True if the history has only the newest batches: it may lack the first batch of a partition
     and batches with a gap.
     """
     targets: tuple[str, ...] = ()
-    """The topics that rows went to, for a sink into topics."""
+    """The topics that the sink has written to, if it writes to topics."""
     replaced: tuple[str, ...] = ()
-    """Those targets that were deleted since, or deleted and recreated."""
+    """The `targets` that were deleted later, or deleted and recreated."""
 
 
 class Move(NamedTuple):
-    """One partition's step: the sink writes it only if the ledger still holds `expected`.
+    """A partition's step to its next head; a sink writes it only if `expected` is still the head.
 
-    A tuple, since a batch has one for each of its partitions, and a frozen dataclass takes four
+    It is a tuple, because a batch has one for each partition, and a frozen dataclass takes four
     times as long to make.
     """
 
@@ -130,9 +129,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The changes of one batch to a sink's ledger; `query` is the stable name under which it is
-    kept.
-    """
+    """The changes of one batch to a sink's ledger; `query` is the query's stable name there."""
 
     query: str
     query_id: str
@@ -142,11 +139,11 @@ class Entry:
 
     @property
     def kafka_moves(self) -> dict[TopicPartition, Move]:
-        """The moves of partitions that Kafka has: all but that of BATCHES."""
+        """The moves of Kafka's partitions: all except the move of BATCHES."""
         return {tp: move for tp, move in self.moves.items() if tp != BATCHES}
 
     def head(self, tp: TopicPartition) -> Head:
-        """The head that `tp` has once this entry is written."""
+        """Return the head that `tp` has after this entry is written."""
         move = self.moves[tp]
         return Head(
             range=move.range,
@@ -158,7 +155,7 @@ class Entry:
 
 
 class Unexpected(Enum):
-    """Records that the logs of a sink without transactions should not hold, or lack."""
+    """The kinds of records that a target without transactions has by mistake, or lacks."""
 
     FOREIGN = "records of other producers"
     LATE = "rows of a batch that was over"
@@ -169,9 +166,9 @@ class Unexpected(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedRecords:
-    """How many there are, and between which offsets of a target's partitions; others lie there too.
+    """The number of unexpected records of one kind, and the offset ranges that contain them.
 
-    Of LOST ones, `count` is that of offsets.
+    `ranges`, of a target's partitions, contain other records too. For LOST, `count` counts offsets.
     """
 
     kind: Unexpected
@@ -181,10 +178,10 @@ class UnexpectedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The numbers of a sink's write of one batch: rows of data, and dead letters.
+    """The result of writing one batch to a sink: the numbers of data rows and of dead letters.
 
-    `rows` is None where the store has written them and does not say how many they are.
-    `unexpected` is what a sink that fences nobody has found in its target meanwhile.
+    `rows` is None if the store does not report how many rows it has written. `unexpected` are the
+    records that a sink without fencing has found in its target meanwhile.
     """
 
     rows: int | None

@@ -1,4 +1,4 @@
-"""The place of a ledger, as a command names it, and its store. Pure."""
+"""The place of a ledger, as a command names it, and its kind of store. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eo_listener.model.typed_command import typed_command
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 ITS_CATALOG: Final = "with --spark-conf for its catalog"
-"""The options that a command needs for a table, if none was given before."""
+"""The note of a command for a table: the options that it needs, if the user has given none."""
 
 
 class LedgerStore(Enum):
-    """The stores that have a ledger; the value is how an address begins, and names its package."""
+    """The kinds of stores with a ledger; a value begins an address, and is a package's name."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
@@ -26,7 +26,7 @@ class LedgerStore(Enum):
 
     @classmethod
     def from_address(cls, address: str) -> LedgerStore | None:
-        """The store of an address, by how it begins; None for any other text."""
+        """Return the kind of store with which `address` begins; None if it begins with none."""
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
             return cls.POSTGRES
@@ -34,14 +34,14 @@ class LedgerStore(Enum):
 
     @property
     def in_table(self) -> bool:
-        """True if the ledger is in the table itself, which a Spark reads."""
+        """True if the ledger is in the table itself, which Spark reads."""
         return self in (LedgerStore.ICEBERG, LedgerStore.DELTA)
 
     @property
     def is_apart(self) -> bool:
-        """True if the ledger can be put back to an older state without its rows.
+        """True if the ledger can be restored to an older state without its rows.
 
-        In a database, and in a table, both are one copy. A topic is not its ledger's.
+        A copy of a database or a table has both. In Kafka they are in different topics.
         """
         return self is LedgerStore.KAFKA
 
@@ -50,10 +50,10 @@ class LedgerStore(Enum):
 class LedgerPlace:
     """The place of a ledger: an address without a secret, and the other options of a command.
 
-    `schema` is that of a ledger in PostgreSQL, `servers` those of a topic that does not name them;
-    `note` describes in words what else is needed, `repeated_options` are those of the earlier
-    command that this one needs too. As long as `is_known` is False the server is not known, and so
-    not if two sinks share one ledger.
+    `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
+    its address does not name them; `note` describes what else a command needs, `repeated_options`
+    are options of the running command that it needs too. While `is_known` is False, the server is
+    not known, and so neither is whether two sinks share one ledger.
     """
 
     address: str
@@ -65,19 +65,19 @@ class LedgerPlace:
 
     @property
     def is_apart(self) -> bool:
-        """True if it can be put back to an older state without its rows."""
+        """True if the ledger can be restored to an older state without its rows."""
         store = LedgerStore.from_address(self.address)
         return store is not None and store.is_apart
 
     def rename(self, old: LedgerKey, new: LedgerKey, *options: str) -> str:
-        """The command that carries a ledger over; a dry run without `--execute`."""
+        """Return the command that carries a ledger over to `new`; a dry run without `--execute`."""
         words = ["--sink", old.sink, "--query", old.query]
         words += ["--to-query", new.query] if new.query != old.query else []
         words += ["--to-sink", new.sink] if new.sink != old.sink else []
         return self._command("rename", [*words, *options])
 
     def accept(self, key: LedgerKey, tp: TopicPartition, gap: OffsetRange, *options: str) -> str:
-        """The command that accepts one gap; a dry run without `--execute`."""
+        """Return the command that accepts one gap; a dry run without `--execute`."""
         words = ["--sink", key.sink, "--query", key.query]
         return self._command(
             "accept", [*words, "--partition", str(tp), "--gap", str(gap), *options]
@@ -92,29 +92,30 @@ class LedgerPlace:
 
 @runtime_checkable
 class PlacedSink(Protocol):
-    """A sink whose ledger `eo-listener ledger` finds, so that errors have the command to type."""
+    """A sink whose ledger `eo-listener ledger` finds, so that errors can name a command to run."""
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The place, once `applied` has returned. Makes no request, and holds no secret."""
+        """The place of the ledger, once `applied` has returned. Makes no request, has no secret."""
         ...
 
 
 def place_of(sink: object) -> LedgerPlace | None:
-    """Return the place of a sink's ledger; None if no command finds it."""
+    """Return the place of a sink's ledger, or None if no command finds it."""
     return sink.ledger_place if isinstance(sink, PlacedSink) else None
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
-    """Describe how to continue if a ledger apart from its rows is behind: `has_it` is what to check
-    first.
+    """Describe how to continue if a ledger that is apart from its rows is behind them.
+
+    `has_it` is the condition to check first.
     """
     return (
-        f"check if {has_it}: the ledger's topic may have been restored to an older state, or "
-        f"recreated, without it. If it has all of them, {all_there}; if it has none, {none_there}"
+        f"check if {has_it}: perhaps only the ledger's topic was restored to an older state, or "
+        f"recreated. If all of them are there, {all_there}; if none of them is, {none_there}"
     )
 
 
 def literal(name: str) -> str:
-    """A name as Python's code has it, for what is to be typed."""
+    """Return `name` as a string literal of Python, for code that the user is to type."""
     return json.dumps(name, ensure_ascii=False)

@@ -1,14 +1,14 @@
-"""The files into which groups are exported: Kafka's CSV, and our JSON, which says more.
+"""The files into which groups are exported: Kafka's CSV, and a JSON format with more facts.
 
-CSV is what `kafka-consumer-groups --reset-offsets --from-file` reads: `topic,partition,offset` of
-one group, `group,topic,partition,offset` of several (kafka-tools, CsvUtils). It has neither topic
-ids nor times, so it fits the same cluster only. JSON, format 1:
+`kafka-consumer-groups --reset-offsets --from-file` reads the CSV: `topic,partition,offset` for one
+group, `group,topic,partition,offset` for several (kafka-tools, CsvUtils). It has neither topic ids
+nor times, so it fits the same cluster only. The JSON, format 1:
 
     {"v":1,"servers","exported_at":ms,"groups":[{"group","partitions":[
         {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}
 
-`timestamp` is that of the first record that the group has not read, or, if it has read all, of the
-last one: with it the position can be found in a copy of the topic on another cluster. `topic_id`
+`timestamp` is the time of the first record that the group has not read, or of the last record if it
+has read all: it serves to find the position in a copy of the topic on another cluster. `topic_id`
 and `timestamp` are null if unknown.
 """
 
@@ -48,14 +48,14 @@ class ExportedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedGroup:
-    """One group; `group` is None in a CSV file of one group, which does not name it."""
+    """One exported group; `group` is None if it comes from a CSV file that names no group."""
 
     group: str | None
     partitions: tuple[ExportedPartition, ...]
 
 
 def write_csv(groups: Iterable[ExportedGroup]) -> str:
-    """Write Kafka's CSV: without the group's name if there is only one group."""
+    """Return `groups` as Kafka's CSV, without the group's name if there is only one group."""
     groups = tuple(groups)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -66,7 +66,7 @@ def write_csv(groups: Iterable[ExportedGroup]) -> str:
 
 
 def write_json(groups: Iterable[ExportedGroup], *, servers: str, exported_at: int) -> str:
-    """Write format 1."""
+    """Return `groups` as JSON of format 1."""
     fields: dict[str, Any] = {"v": FORMAT, "servers": servers, "exported_at": exported_at}
     fields["groups"] = [
         {
@@ -89,7 +89,7 @@ def write_json(groups: Iterable[ExportedGroup], *, servers: str, exported_at: in
 
 
 def read_exported(text: str) -> tuple[ExportedGroup, ...]:
-    """Read either form. Raises FormatError, which names the line or the field."""
+    """Parse the CSV or the JSON of groups. Raises FormatError, which names the line or field."""
     text = text.removeprefix("\ufeff")
     if not text.strip():
         raise _wrong("it is empty")

@@ -1,7 +1,7 @@
-"""The JSON in which Spark writes Kafka offsets, everywhere: `{"topic":{"0":5}}`.
+"""The JSON that Spark uses everywhere for Kafka offsets: `{"topic":{"0":5}}`.
 
-This reads offsets that Spark has just reported. Files of a checkpoint may be damaged, and
-`eo_listener.spark.checkpoint.log_files` reads those more strictly.
+This module reads offsets that Spark has just reported. Files of a checkpoint may be damaged, so
+`eo_listener.spark.checkpoint.log_files` reads them more strictly.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from eo_listener.offsets import Offsets, TopicPartition
 
 
 def read_offsets(value: Any) -> Offsets | None:
-    """Offsets from a text, or from JSON that was read already; None for none.
+    """Return the offsets of a JSON text or of parsed JSON; None if it is None or null.
 
-    Raises ValueError, TypeError or AttributeError for what has another form.
+    Raises ValueError, TypeError or AttributeError if `value` has another form.
     """
     if isinstance(value, str):
         value = json.loads(value)
@@ -32,7 +32,7 @@ def read_offsets(value: Any) -> Offsets | None:
 
 
 def write_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Write offsets as Spark does: in order, without spaces."""
+    """Return offsets as JSON in Spark's form: in order, without spaces."""
     topics: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(offsets.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = offset

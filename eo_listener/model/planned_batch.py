@@ -1,4 +1,4 @@
-"""Spark's plan for one batch, before anything of it is written. Pure values."""
+"""Spark's plan for one batch, before anything of the batch is written."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The offset ranges of one batch, by the index of the source, empty ones included."""
+    """The plan of one batch: its offset ranges by the index of the source, including empty ones."""
 
     query_id: str
     run_id: str
     query: str | None
-    """The query's name, None if it has none."""
+    """The query's name, or None if it has no name."""
     batch_id: int
     sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
-    """Those that read Kafka."""
+    """The ranges of the sources that read Kafka."""
     counted: CountedSources | None = None
-    """All others that have an offset; None if all read Kafka."""
+    """All other sources that have an offset; None if all sources read Kafka."""
     stateful: bool = False
-    """True if the output is not a function of the batch's own rows (aggregation, stream-stream
+    """True if the output depends on more than the batch's own rows (aggregation, stream-stream
     join, deduplication): such a query must run each batch, even if its rows are discarded
     (SPARK-52008).
     """
     topic_ids: Mapping[str, str]
-    """With `log_starts` and `log_ends`, Kafka's answers from before any task could read."""
+    """Like `log_starts` and `log_ends`, read from Kafka before any task could read records."""
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     has_log_bounds: bool = False
-    """True if Kafka was asked: then these three leave out what does not exist. Otherwise they are
-    empty.
+    """True if these three maps come from Kafka: then they leave out topics and partitions that do
+    not exist. Otherwise they are empty.
     """
     deterministic: bool = True
     """False if the rows may differ when they are computed again, according to Spark's plan before
     foreachBatch.
     """
     continued: frozenset[TopicPartition] = frozenset()
-    """The partitions that an earlier batch of the checkpoint has read: they start at the end of
-    that batch. BATCHES is one of them.
+    """The partitions that an earlier batch of the checkpoint has planned: they start at the end of
+    that batch. With counted sources, BATCHES is one of them.
     """
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
-        """The plan without those `continued` that still start where the checkpoint began to read.
+        """Return the plan without the `continued` partitions that still start at `initial`.
 
-        Earlier batches have planned these, and read nothing of them.
+        The query began to read at `initial`, so earlier batches have read nothing from them.
         """
         ranges = dict(chain.from_iterable(ranges.items() for ranges in self.sources.values()))
         unread = {
@@ -59,20 +59,20 @@ class PlannedBatch:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """All partitions that are read, with BATCHES if there are counted sources."""
+        """All partitions that the batch reads, with BATCHES if there are counted sources."""
         counted = () if self.counted is None else (BATCHES,)
         return frozenset(chain(counted, *self.sources.values()))
 
     @property
     def count(self) -> OffsetRange:
-        """The range of BATCHES, if there are counted sources."""
+        """The batch's range of BATCHES, if there are counted sources."""
         return OffsetRange(self.batch_id, self.batch_id + 1)
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
-        """All partitions of Kafka, of all sources, in order.
+        """Return the ranges of the Kafka partitions of all sources, in order.
 
-        Raises SettingsError if two sources read the same partition, for which a ledger has one
-        head, and if nothing at all is read.
+        Raises SettingsError if two sources read the same partition, for which a ledger has only one
+        head, and if the batch has no source.
         """
         if not self.sources and self.counted is None:
             raise SettingsError(
@@ -102,9 +102,10 @@ class PlannedBatch:
 def offset_ranges(
     start: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetRange]:
-    """The ranges between two offset maps of one source, in order.
+    """Return the ranges between two offset maps of one source, in order.
 
-    A partition that is missing from `start` is new, and a new partition begins at 0: what Kafka
-    has deleted of it was never read. One that is missing from `until` is read no more.
+    A partition that is missing from `start` is new, and a new partition begins at 0: records that
+    Kafka has deleted from it were never read. A partition that is missing from `until` is no longer
+    read.
     """
     return {tp: OffsetRange(start.get(tp, 0), end) for tp, end in sorted(until.items())}

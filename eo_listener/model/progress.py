@@ -1,7 +1,7 @@
-"""Spark's progress event, as typed offsets.
+"""Parses Spark's progress event into typed offsets.
 
-Only the JSON of `StreamingQueryProgress` is read: its shape is the same from Spark 3.5 to
-4.x and under Connect, while the Python objects built from it are not.
+It reads only the JSON of `StreamingQueryProgress`, whose form is the same from Spark 3.5 to
+4.x and under Spark Connect; the Python objects built from this JSON differ.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class SourceProgress:
     """One Kafka source of a progress event.
 
     `index` is its place among *all* sources of the event. `start` is None for batch 0, and
-    `end` is None when the event carries none. `log_ends` is where the logs ended when the batch
-    was planned, None when the event does not say.
+    `end` is None if the event has no end offsets. `log_ends` are the ends of the logs when the
+    batch was planned, or None if the event lacks them.
     """
 
     index: int
@@ -41,10 +41,10 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The Kafka part of one progress event; other sources are left out.
+    """One progress event of a query, without the sources that are not Kafka.
 
-    `planned` is when the batch's end offsets were known, in seconds since the epoch: none of its
-    tasks has read before that. It is the driver's clock; None when the event does not say.
+    `planned` is the time when Spark knew the batch's end offsets, in seconds since the epoch by the
+    driver's clock: no task of the batch has read before that. It is None if the event lacks it.
     """
 
     query_id: str
@@ -58,7 +58,7 @@ class Progress:
 
     @property
     def query(self) -> str:
-        """The query's name, or its id when it has none."""
+        """The query's name, or its id if it has no name."""
         return self.name or self.query_id
 
     @classmethod
@@ -96,7 +96,7 @@ def _planned(event: Mapping[str, Any]) -> float | None:
 
 
 def _measures(event: Mapping[str, Any]) -> BatchMetrics:
-    """Fields for display only: a missing or invalid number is no reason to refuse the event."""
+    """Return the numbers for display; a missing or invalid one is None, and does not raise."""
     took = _number(event.get("durationMs"), "triggerExecution")
     rows = _number(event, "numInputRows")
     times = event.get("eventTime")
@@ -121,13 +121,13 @@ def _number(fields: Any, name: str) -> float | None:
 
 
 def _event_time(times: Any, name: str) -> float | None:
-    """A point in time; None for the epoch itself too, which Spark gives before the first row."""
+    """Return an event time; None if it is missing, or the epoch, Spark's value before any row."""
     text = times.get(name) if isinstance(times, dict) else None
     return _moment(text) or None
 
 
 def _moment(text: Any) -> float | None:
-    """Seconds since the epoch of a time as Spark writes it."""
+    """Parse a time as Spark writes it; return seconds since the epoch, or None for other values."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
     except (ValueError, TypeError, OverflowError):
@@ -147,7 +147,7 @@ def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
 
 
 def _log_ends(value: Any) -> Offsets | None:
-    """Offsets that are only shown: what cannot be read is no reason to refuse the event."""
+    """Return offsets that are only displayed; None, without an error, if they cannot be read."""
     try:
         return read_offsets(value)
     except (ValueError, TypeError, AttributeError):

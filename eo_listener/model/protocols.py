@@ -1,4 +1,4 @@
-"""The parts of the outside world that threads and decisions need, and nothing more."""
+"""Protocols for Kafka, Spark and stores: only the calls that the rest of the package needs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """Kafka's answer about one group, and about the logs behind it.
+    """Kafka's answer about the positions of one group, and about the logs of its partitions.
 
     `positions` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
     `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
-    `errors` has Kafka's error name for topics that were refused: nothing else says anything of
-    them, and they may exist.
+    `errors` has Kafka's error name for topics that Kafka refused: the other fields leave such a
+    topic out, but it may exist.
     """
 
     positions: Mapping[TopicPartition, Position]
@@ -32,21 +32,21 @@ class GroupSnapshot:
     errors: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def whole(self) -> GroupSnapshot:
-        """Return it. Raises KafkaError if a topic was refused."""
+        """Return this snapshot. Raises KafkaError if Kafka refused a topic."""
         for topic, code in sorted(self.errors.items()):
             raise KafkaError(f"reading topic {topic} failed: {code}", code=code)
         return self
 
 
 class GroupStore(Protocol):
-    """The consumer groups of one Kafka cluster, through clients that are kept. For one thread."""
+    """The consumer groups of a Kafka cluster, through open clients. Only one thread may use it."""
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, Position], *, timeout: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit, and return None (confirmed) or Kafka's error name for each partition.
+        """Commit `positions`; return None (confirmed) or Kafka's error name for each partition.
 
-        A partition missing from the answer was not confirmed. Raises KafkaError when the
+        A partition missing from the answer was not confirmed. Raises KafkaError if the
         request as a whole failed or was not answered within `timeout` seconds.
         """
         ...
@@ -54,15 +54,15 @@ class GroupStore(Protocol):
     def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand; changes nothing.
+        """Read the group's positions and the logs' bounds of `partitions`; change nothing.
 
-        Raises KafkaError when any part of it could not be read within `timeout` seconds. A topic
-        that Kafka refuses stands in the answer's errors; what does not exist is left out of it.
+        Raises KafkaError if any part could not be read within `timeout` seconds. A topic that Kafka
+        refuses is in the `errors` of the snapshot, which leaves out all that does not exist.
         """
         ...
 
     def poll(self) -> None:
-        """Serve the client's own callbacks; called every few seconds, returns at once."""
+        """Run the client's own callbacks and return at once; to be called every few seconds."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class GroupStore(Protocol):
 
 
 class QueryMode(Enum):
-    """How a query makes its progress durable, which says what its offsets mean."""
+    """The execution mode of a query: how it makes its progress durable, and what offsets mean."""
 
     MICRO_BATCH = "micro-batch"
     ASYNC_PROGRESS = "asynchronous progress tracking"
@@ -83,9 +83,9 @@ class QueryMode(Enum):
 class LivePosition:
     """The durable position of a query's run in its checkpoint.
 
-    `batch_id` is the last batch behind it (-1: none yet), or an earlier one, never a later one:
-    Spark moves the two one after the other. `committed` holds the end offsets by the index of the
-    source, Kafka sources only.
+    `batch_id` is the last batch in `committed` (-1: no batch yet), or an earlier batch, but never a
+    later one, because Spark moves the two one after the other. `committed` has the end offsets by
+    the index of the source, for Kafka sources only.
     """
 
     batch_id: int
@@ -93,42 +93,43 @@ class LivePosition:
 
 
 class QueryReader(Protocol):
-    """Questions about running queries, also when they have just ended.
+    """Reads facts about queries that run, or have just ended.
 
-    Every method raises JvmError when the query cannot be asked.
+    Every method raises JvmError if it cannot read them.
     """
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        """Reader options by source index, keys in lower case; Kafka sources only."""
+        """Return the reader's options by source index, keys in lower case; Kafka sources only."""
         ...
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """How the query makes its progress durable."""
+        """Return how the query makes its progress durable."""
         ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the durable position; None while the query has not restored its checkpoint yet.
+        """Return the durable position, or None if the query has not restored its checkpoint yet.
 
-        Never ahead of the commit log, in no mode.
+        The position is never ahead of the commit log, in any mode.
         """
         ...
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Return True if the run is over or its SparkContext stopped, whatever the events say."""
+        """Return True if the run or its SparkContext has ended, whatever Spark's events report."""
         ...
 
     def forget(self, run_id: str) -> None:
-        """Drop what is held of a run that has ended."""
+        """Drop the stored facts of a run that has ended."""
         ...
 
 
 class ShimClient(Protocol):
-    """The shim's calls inside Spark's JVM, whatever the connection to it."""
+    """Calls functions of the shim inside Spark's JVM, over any kind of connection."""
 
     def call(self, name: str, argument: str) -> str:
-        """Do `name` with `argument`; both it and the answer are JSON texts. For any thread.
+        """Call the shim's function `name` with `argument`, and return its answer.
 
-        They may hold secrets. Raises JvmError, which never does.
+        Both are JSON texts, and may hold secrets. Any thread may call this. Raises JvmError,
+        without secrets.
         """
         ...
 
@@ -137,17 +138,17 @@ class PlanReader(Protocol):
     """Reads Spark's plan of the batch that is being written."""
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
-        """Read it; `frame` is the DataFrame that foreachBatch was given.
+        """Read the plan of a batch; `frame` is the DataFrame that Spark passed to foreachBatch.
 
-        Raises JvmError, StorageError or KafkaError when it cannot be known.
+        Raises JvmError, StorageError or KafkaError if the plan cannot be read.
         """
         ...
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the offsets at which the checkpoint of the newest plan's query began.
+        """Return the offsets at which the query began to read; `plan` is the newest plan.
 
-        Leaves out partitions that came later. Raises JvmError, StorageError, CheckpointError or
-        SettingsError when it cannot be known.
+        Leaves out partitions that were added later. Raises JvmError, StorageError, CheckpointError
+        or SettingsError if these offsets cannot be read.
         """
         ...
 
@@ -155,11 +156,11 @@ class PlanReader(Protocol):
 class Sink(Protocol):
     """A store in which a batch's rows and its ledger entry become visible together, or not at all.
 
-    `label` names it to people and holds no secret; `key` names the target within the store's
+    `label` names the sink in texts and holds no secret; `key` names the target within the store's
     ledger, and never changes once `applied` has returned. With `per_partition` each partition of
-    the batch has a transaction of its own, and is judged alone; but one with counted sources is one
-    transaction. Used by one thread at a time, the query's. `eo_listener.testing.conformance` proves
-    an implementation.
+    the batch has its own transaction, and is judged alone; but a batch with counted sources is one
+    transaction. Only one thread at a time uses a sink, that of the query.
+    `eo_listener.testing.conformance` tests an implementation.
     """
 
     @property
@@ -174,26 +175,26 @@ class Sink(Protocol):
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the durable heads of `query`. Creates a missing ledger.
 
-        Raises SinkError when the store cannot be asked.
+        Raises SinkError if the store cannot be read.
         """
         ...
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads of the store's ledger that `query_id` has moved last, under any key.
+        """Read all heads in the store's ledger that `query_id` has moved last, under any key.
 
-        Called after `applied`, in the first batch of a run, and if that has no head for a partition
-        that is read. If each target keeps a ledger of its own, this reads that one. Raises
-        SinkError.
+        `exactly_once` calls it after `applied`, in the first batch of a run, and if `applied` has
+        no head for a partition that the batch reads. If each target has its own ledger, this reads
+        only the ledger of this target. Raises SinkError.
         """
         ...
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
 
-        Each head is moved by compare-and-set, and the number of changed rows is checked. Every
-        error but OutcomeUnknownError means that nothing was written (with `per_partition`: nothing
-        of the partitions that the ledger does not name). Raises ForeignWriterError if a head
-        differs from the one that the entry found, RetriableSinkError, SinkLockedError,
+        The sink moves each head by compare-and-set, and checks the number of changed rows. Every
+        error except OutcomeUnknownError means that nothing was written (with `per_partition`:
+        nothing of the partitions for which the ledger lacks the batch). Raises ForeignWriterError
+        if a head differs from the one that the entry expects, RetriableSinkError, SinkLockedError,
         PoisonRowError, OutcomeUnknownError, SinkError, and SettingsError for rows that can never
         fit.
         """
@@ -205,11 +206,11 @@ class Sink(Protocol):
 
 
 class LedgerReader(Protocol):
-    """Reads the ledger of a store, of all its sinks and queries; makes and changes nothing.
+    """Reads a store's ledger, with all its sinks and queries; creates and changes nothing.
 
     `label` names the store for display and holds no secret. Reading raises SinkError or KafkaError
     if the store cannot be reached, SettingsError if it has no ledger, and FormatError for a ledger
-    of a newer release. For one thread.
+    of a newer release. Only one thread may use it.
     """
 
     @property
@@ -220,18 +221,19 @@ class LedgerReader(Protocol):
         ...
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read what was applied, each partition's in the order of offsets.
+        """Yield the applied batches, those of each partition in the order of offsets.
 
-        Kafka's ledger has none. Old batches are pruned, but for the first of a partition and those
-        with a gap; of an Iceberg or a Delta table only its newest ones are read.
+        Kafka's ledger has only the heads that repairs read and wrote. The sinks prune old batches,
+        except the first of a partition and those with a gap; for an Iceberg or a Delta table this
+        reads only the newest batches.
         """
         ...
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Read topic, partition and offset of each row of a sink's table, in this order.
+        """Yield topic, partition and offset of each row of a sink's table, sorted in this order.
 
-        `columns` are their names. Rows that lack one of them come last. Raises SettingsError if the
-        table or a column does not exist, or if rows do not name their offset.
+        `columns` are the names of these columns. Rows that lack one of the values come last. Raises
+        SettingsError if the table or a column does not exist, or if rows do not name their offset.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""How a command is written that somebody is to type. Pure."""
+"""Commands of eo-listener, as a user is to type them. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SPARK: Final = "--spark-conf"
 def typed_command(
     words: Iterable[str], *repeated_options: str, arguments: Iterable[str] = ()
 ) -> str:
-    """Quote a command for a shell; `arguments` come last, and may begin with a dash.
+    """Return a command, quoted for a shell; `arguments` come last, and may begin with a dash.
 
-    `repeated_options` are options that were given to this command and that the other one needs
-    too. Their values may be secret, so they are named in words.
+    `repeated_options` are options of the running command that the returned command needs too. Their
+    values may be secret, so the text only names the options.
     """
     last = list(arguments)
     dashes = ["--"] if any(argument.startswith("-") for argument in last) else []
@@ -30,10 +30,10 @@ def typed_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCommands:
-    """Commands that ask one cluster.
+    """The commands of eo-listener for one cluster.
 
-    `servers` is None if no cluster was named. `client`: properties of a client were given;
-    `storage`: options of a checkpoint's storage.
+    `servers` is None if no cluster was named. `client` is True if the user gave client properties,
+    `storage` if options of a checkpoint's storage.
     """
 
     servers: str | None = None
@@ -44,7 +44,7 @@ class ClusterCommands:
     def from_properties(
         cls, properties: Mapping[str, str] | None, storage: Mapping[str, object] | None = None
     ) -> ClusterCommands:
-        """For the cluster that a client of these properties asks."""
+        """Return the commands for the cluster that a client with these properties connects to."""
         client_properties = properties or {}
         return cls(
             servers=client_properties.get("bootstrap.servers"),
@@ -54,7 +54,7 @@ class ClusterCommands:
 
     @property
     def address(self) -> str:
-        """The servers, or what stands for them."""
+        """The servers, or a placeholder for them."""
         return self.servers or "HOST:PORT"
 
     def typed(
@@ -65,16 +65,16 @@ class ClusterCommands:
         reads_checkpoint: bool = False,
         arguments: Iterable[str] = (),
     ) -> str:
-        """A command: its name in `words`, `more` behind the servers, and `arguments` last."""
+        """Return a command: its name in `words`, the servers, `more`, and last `arguments`."""
         every = (*words, "-b", self.address, *more)
         same = [CLIENT] if self.client else []
         same += [STORAGE] if self.storage and reads_checkpoint else []
         return typed_command(every, *same, arguments=arguments)
 
     def show_transactions(self, *more: str) -> str:
-        """See whose transactions are open, and how each is ended."""
+        """Return the command that lists open transactions, their owners, and how to end each."""
         return self.typed(["txn", "list"], more)
 
     def check_group(self, group: str) -> str:
-        """See what the client may do with a group, and what else is wrong with it."""
+        """Return the command that checks the client's rights on a group, and the group itself."""
         return self.typed(["preflight"], ["-g", group])

@@ -1,1 +1,1 @@
-"""Begin a query from anywhere: a sink's ledger, a group, another checkpoint, a point in time."""
+"""Starts a query at the offsets of a ledger, a group, another checkpoint or a point in time."""

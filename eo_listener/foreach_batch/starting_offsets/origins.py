@@ -1,4 +1,4 @@
-"""The offsets of a sink's ledger or of another query's checkpoint."""
+"""Reads an origin: the offsets of a sink's ledger or of another query's checkpoint."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 
 def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
-    """How far a query was applied, by the heads of its sinks.
+    """Return the offsets up to which a query was applied, from the heads of its sinks.
 
-    Sources other than Kafka take no part. Raises SinkError if a store cannot be read, and
-    SettingsError if it holds nothing of the query, or no Kafka offsets, or if several sinks differ:
-    no start would fit them all.
+    Ignores sources other than Kafka. Raises SinkError if a store cannot be read, and SettingsError
+    if it has no heads of the query, or no Kafka offsets, or if several sinks differ: no start would
+    fit them all.
     """
     sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
     if not query or not sinks:
@@ -52,9 +52,9 @@ def _sink_origin(sink: Sink, query: str) -> Origin:
 
 
 def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
-    """How far a query was applied, by its heads in one ledger, of the sink or store `label`.
+    """Return the offsets up to which a query was applied, from its heads in one ledger.
 
-    Raises SettingsError if none of them is a Kafka source.
+    `label` names the sink or the store. Raises SettingsError if no head is of a Kafka source.
     """
     kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
     if not kafka:
@@ -76,7 +76,7 @@ def checkpoint_origin(location: str) -> Origin:
     Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
     newer batch is committed but unreadable: its records would be read again.
     """
-    # Without a scheme it is looked up as Spark does, or is local if there is no session to ask.
+    # Without a scheme the location is resolved as Spark does, or is local if there is no session.
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     found_at = location if has_scheme(location) else qualified(location) or location
@@ -85,11 +85,11 @@ def checkpoint_origin(location: str) -> Origin:
 
 
 def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
-    """The newest committed batch, with errors as those of `checkpoint_origin`.
+    """Return the newest committed batch; raises the errors of `checkpoint_origin`.
 
-    `where` names the checkpoint to people.
+    `where` names the checkpoint in texts.
     """
-    # Before, not after: a live query commits a newer one meanwhile, which is not lost.
+    # Read first: a live query may commit a newer batch before the next reading, which is not lost.
     newest = max(checkpoint.batches().committed, default=-1)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:
@@ -109,7 +109,7 @@ def batch_origin(where: str, batch: BatchOffsets) -> Origin:
     """Return the end of a batch of a checkpoint."""
     offsets: dict[TopicPartition, int] = {}
     for ends in batch.kafka().values():
-        for tp, offset in ends.items():  # of a topic that is read twice, what both have
+        for tp, offset in ends.items():  # if two sources read a topic, the offset both have reached
             offsets[tp] = min(offset, offsets.get(tp, offset))
     return Origin(label=f"batch {batch.batch} of {where}", offsets=offsets)
 

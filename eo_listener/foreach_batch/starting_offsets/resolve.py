@@ -1,4 +1,4 @@
-"""From an origin's offsets and the logs' bounds to Spark's `startingOffsets`. Pure."""
+"""Computes Spark's `startingOffsets` from an origin's offsets and the logs' bounds, without I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Policy(Enum):
 
 
 class Recreated(Enum):
-    """How to treat a topic that was recreated since the origin."""
+    """How to treat a topic that was recreated after the origin's offsets were stored."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
@@ -43,9 +43,9 @@ _POSITIONS: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """An origin: the next offset of each partition.
+    """The offsets from which a query is to start: the next offset of each partition.
 
-    `label` names it in texts. `topic_ids` are those of its topics, as far as they are known.
+    `label` names the origin in texts. `topic_ids` has the topic id of each partition, if known.
     """
 
     label: str
@@ -53,7 +53,7 @@ class Origin:
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def where(self, keep: Callable[[TopicPartition], bool]) -> Origin:
-        """Return the offsets for the partitions for which `keep` is true."""
+        """Return the origin with only the offsets of partitions for which `keep` is true."""
         return replace(self, offsets={tp: at for tp, at in self.offsets.items() if keep(tp)})
 
 
@@ -66,18 +66,18 @@ def choose(
     out_of_range: Policy,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    """Return where each of `partitions` is to begin; -2 is the earliest offset, -1 the latest.
+    """Return the offset at which each of `partitions` begins; -2 is the earliest, -1 the latest.
 
     `partitions` are all partitions that the topics have now. A topic with another id, or with
     missing partitions, counts as recreated; a position known to be in the new topic continues
     nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless `recreated` accepts
-    it (it never accepts a topic that no longer exists); GapError, RegressionError and SettingsError
-    as the policies say.
+    the topic (it never accepts a topic that no longer exists); raises GapError, RegressionError and
+    SettingsError if the policies are to fail.
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
     starts: dict[TopicPartition, int] = {}
     current = _of_now(origin, logs)
-    # Of these the origin is at the new topic already: what is gone is of the one before.
+    # The origin already has positions in these new topics: missing partitions are of the old ones.
     current_topics = {tp.topic for tp in current}
     outdated = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in current_topics}
     origin = origin.where(lambda tp: tp in existing or tp not in outdated)
@@ -125,11 +125,12 @@ def choose_for_group(
     out_of_range: Policy,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition that a group is to get, as `choose` finds it.
+    """Return the offsets that a group is to get, as `choose` finds them.
 
     A group holds real offsets, so the earliest and the latest are those that the logs have now. A
-    partition without an offset in the origin stays as it is if the group has an offset (`covered`);
-    if it holds none, `missing` decides, None to leave it. Raises as `choose` does.
+    partition without an offset in the origin stays as it is if the group has an offset for it
+    (`covered`); otherwise `missing` decides, and None leaves the partition out. Raises the errors
+    of `choose`.
     """
     wanted = [
         tp
@@ -167,7 +168,7 @@ def _recreated_topics(
 
 
 def _of_now(origin: Origin, logs: GroupSnapshot) -> set[TopicPartition]:
-    """Positions that are known to be those of the topic that exists now."""
+    """Return the partitions whose positions are known to belong to the topic that exists now."""
     ids = ((tp, origin.topic_ids.get(tp)) for tp in origin.offsets)
     return {tp for tp, was in ids if was is not None and was == logs.topic_ids.get(tp.topic)}
 
@@ -175,7 +176,7 @@ def _of_now(origin: Origin, logs: GroupSnapshot) -> set[TopicPartition]:
 def _of_older(
     origin: Origin, partitions: Collection[TopicPartition], logs: GroupSnapshot
 ) -> dict[TopicPartition, OffsetRange]:
-    """Positions that are those of another topic of the same name."""
+    """Return the positions that belong to another topic of the same name, as ranges from 0."""
     wrong = {}
     for tp in partitions:
         was, now = origin.topic_ids.get(tp), logs.topic_ids.get(tp.topic)

@@ -1,4 +1,4 @@
-"""Reads Kafka for a start: partitions, groups, logs, points in time."""
+"""Reads from Kafka what the start of a query needs: partitions, groups, logs, points in time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ASSIGN: Final = "assign"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Topics by their names, or all that match a pattern as a whole; or single partitions."""
+    """Topics by name, or by a pattern that matches the whole name; or single partitions."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -33,9 +33,10 @@ class Subscription:
     def parse(
         cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
     ) -> Subscription | None:
-        """Read the option; None if it is not given. `options` have keys in lower case.
+        """Return the subscription of `topics` or `options`; None if neither of them names any.
 
-        Raises SettingsError for what names nothing, or partitions and topics at once.
+        The keys of `options` are in lower case. Raises SettingsError for a subscription that names
+        nothing, or partitions and topics at once.
         """
         if _ASSIGN in options:
             if topics is not None:
@@ -70,7 +71,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _assigned(text: str) -> frozenset[TopicPartition]:
-    """Spark's form (JsonUtils.partitions): `{"topic":[0,1]}`."""
+    """Return the partitions of the option `assign` (JsonUtils.partitions): `{"topic":[0,1]}`."""
     try:
         topics = json.loads(text)
         assigned = frozenset(
@@ -86,21 +87,21 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
     return assigned
 
 
-_TIMEOUT: Final = 30.0  # seconds for each question
+_TIMEOUT: Final = 30.0  # seconds for each request
 
 
 class SourceCluster:
-    """One cluster, by librdkafka's properties. Every question may raise KafkaError."""
+    """Reads one cluster, with librdkafka's properties. Each request may raise KafkaError."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._reader = ClusterReader(properties, timeout=_TIMEOUT)
         self._logs = Logs(properties)
 
     def partitions(self, subscription: Subscription | None) -> tuple[TopicPartition, ...]:
-        """All partitions of the subscription; without one those of all topics, but Kafka's own.
+        """Return all partitions of a subscription; if it is None, of all topics but Kafka's own.
 
         Raises SettingsError for a topic or a partition that does not exist, and for a pattern
-        that matches none.
+        that matches no topic.
         """
         if subscription is None:
             return self._reader.partitions(None)
@@ -125,7 +126,7 @@ class SourceCluster:
         return partitions
 
     def group_origin(self, group: str, partitions: Collection[TopicPartition]) -> Origin:
-        """The committed offsets of a group, read after pending transactions have ended."""
+        """Return the committed offsets of a group, read after pending transactions have ended."""
         positions = self._reader.group(group, partitions, stable=True)
         if not positions:
             raise SettingsError(
@@ -137,7 +138,7 @@ class SourceCluster:
         return Origin(label=f"group {group!r}", offsets=offsets)
 
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """Return the first record of each partition from a time on; the log's end if all are older.
+        """Return each partition's first offset since a time, or its log's end if all are older.
 
         Times are in milliseconds since 1970.
         """

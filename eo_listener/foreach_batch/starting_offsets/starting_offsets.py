@@ -1,4 +1,4 @@
-"""`starting_offsets`: check the arguments, read the origin, and the bounds of the logs."""
+"""`starting_offsets`: checks the arguments, and reads the origin and the bounds of the logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-_FOREVER: Final = 2**63  # milliseconds: Kafka's are Java longs
+_FOREVER: Final = 2**63  # milliseconds: Kafka's times are Java longs
 
 
 def starting_offsets(
@@ -45,9 +45,9 @@ def starting_offsets(
 ) -> str:
     """Return Spark's `startingOffsets` JSON for a query that is to begin at an origin.
 
-    Exactly one origin: `ledger`, a sink or all sinks of a query, with the name `query` that the
-    ledger is kept under; a consumer `group`; the `checkpoint` of another query, its newest
-    committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
+    Give exactly one origin: `ledger`, a sink or all sinks of a query, with the query's name there
+    as `query`; a consumer `group`; the `checkpoint` of another query, for its newest committed
+    batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
     `assign`); `bootstrap_servers` and `topics` replace two of them. Without `topics`, the function
@@ -57,13 +57,13 @@ def starting_offsets(
     the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
     starts at its end.
 
-    A recreated topic is recognised by its id, which only a ledger holds, or by missing partitions.
-    `recreated="fail"` refuses it; "earliest" reads it from its beginning while others continue, and
-    then `exactly_once` needs `on_recreated="restart"`.
+    The function recognises a recreated topic by its id, which only a ledger holds, or by missing
+    partitions. `recreated="fail"` refuses such a topic; "earliest" reads it from its beginning
+    while others continue, and then `exactly_once` needs `on_recreated="restart"`.
 
-    Name the new query's `checkpoint_location`: Spark continues from an existing checkpoint and
-    ignores `startingOffsets`, so that is refused. Without a Spark session in this process the
-    location needs a scheme (`file:///...`).
+    Name the new query's `checkpoint_location`: the function refuses an existing checkpoint, because
+    Spark would continue from it and ignore `startingOffsets`. Without a Spark session in this
+    process the location needs a scheme (`file:///...`).
 
     Raises SettingsError, GuardError (see `resolve.choose`), KafkaError, StorageError,
     CheckpointError, SinkError, and JvmError for a default file system that Spark cannot load.
@@ -105,10 +105,10 @@ def _rules(missing: str, out_of_range: str, recreated: str) -> dict[str, Any]:
 
 
 def _cluster(options: Mapping[str, str]) -> SourceCluster:
-    """The cluster that a reader with these options reads.
+    """Return the cluster that a reader with these options reads.
 
-    Raises SettingsError for options that lead to no cluster, or to one that only Spark's own
-    client can reach.
+    Raises SettingsError if the options name no cluster, or one that only Spark's own client can
+    reach.
     """
     shim_client = JvmShimClient()
     cluster = SourceLogs(shim_client).cluster(options)
@@ -132,7 +132,7 @@ def _starts(
 
 
 def _options(options: Mapping[str, str], servers: str | None) -> dict[str, str]:
-    """The reader's options as Spark keeps them, keys in lower case."""
+    """Return the reader's options as Spark keeps them, with keys in lower case."""
     reader_options = {str(key).lower(): str(value) for key, value in options.items()}
     if servers is not None:
         reader_options[SERVERS_OPTION] = servers
@@ -158,7 +158,7 @@ def _milliseconds(timestamp: object, subscription: Subscription | None) -> int:
                 "since the epoch",
             )
         milliseconds = (timestamp - _EPOCH) // dt.timedelta(milliseconds=1)
-    # Below zero Kafka has wishes, not times: -1 is the end of the log, -2 its beginning.
+    # Below zero are special values, not times: -1 is the end of the log, -2 its beginning.
     if type(milliseconds) is not int or not 0 <= milliseconds < _FOREVER:
         raise SettingsError(
             f"timestamp must be a time since 1970, got {timestamp!r}",
@@ -179,7 +179,7 @@ def _refuse_existing(location: str | None) -> None:
 
 
 def _where(location: str) -> str:
-    """The location as Spark resolves it: without a scheme it is on Hadoop's default file system."""
+    """Return `location` as Spark resolves it: without a scheme in Hadoop's default file system."""
     if has_scheme(location):
         return location
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
