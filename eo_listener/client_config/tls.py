@@ -156,7 +156,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the trusted authorities; without options none, as librdkafka then uses the machine's."""
+    """Return the trusted authorities; without options none: librdkafka uses the machine's."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")

@@ -36,8 +36,8 @@ def require_name(kind: str, name: str) -> None:
     if any(unicodedata.category(letter) == "Cc" for letter in name):
         raise SettingsError(
             f"{kind} {name!r} contains a control character",
-            cause="a NUL ends the name for Kafka's client, and other control characters are invisible "
-            "in every tool",
+            cause="a NUL ends the name for Kafka's client, and other control characters are "
+            "invisible in every tool",
             fix=_FIX_NAME,
         )
     if name != name.strip():
