@@ -64,8 +64,8 @@ def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str,
     """Return the connection options without their prefix, except those that `own` replaces.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
-    gave. Raises SettingsError for options that would be dangerous here, and
-    for options that no client would read as intended.
+    gave. Raises SettingsError for options that would be dangerous here, and for options that no
+    client would read as intended.
     """
     options = {
         name.removeprefix(PREFIX): text for name, text in source.items() if name.startswith(PREFIX)

@@ -114,8 +114,8 @@ _C = TypeVar("_C")
 class ConnectionErrors:
     """The errors of a client's connections, until a request succeeds.
 
-    A broker reports its reason (a missing right, for example) once, separately from
-    the request that it concerns.
+    A broker reports its reason (a missing right, for example) once, separately from the request
+    that it concerns.
     """
 
     def __init__(self, servers: str) -> None:
@@ -157,8 +157,8 @@ class Client:
     """A Consumer of one group, which never fetches.
 
     Raises SettingsError for properties that librdkafka does not accept. Two threads must not use it
-    at once, nor a process after a fork. `errors` has its connections' errors; after a `fatal` one
-    no request will ever succeed.
+    at once, and a forked process must not use it at all. `errors` has its connections' errors;
+    after a `fatal` one no request will ever succeed.
     """
 
     def __init__(

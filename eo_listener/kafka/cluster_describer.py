@@ -269,5 +269,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of operations; None if there are none or the broker is too old for them."""
+    """Return the names of operations; None if Kafka lists none or the broker is too old for it."""
     return frozenset(operation.name for operation in operations) if operations else None

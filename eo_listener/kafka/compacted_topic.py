@@ -206,7 +206,7 @@ class CompactedTopic:
         """Continue reading up to the offsets in `ends`, by partition; keep the committed values."""
         ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
         for partition, offset, key, value in self._records(self._committed, ranges, deadline):
-            self._read[partition] = offset  # where the next read starts, if this one is interrupted
+            self._read[partition] = offset  # the next read starts here, if this one is interrupted
             if value is None:
                 self._values.pop(key, None)
             else:

@@ -1,7 +1,7 @@
 """Changes a group's offsets: checks that nobody uses the group, commits, and reads it back.
 
 - The repair refuses a group with members; the broker does too, at the commit (UNKNOWN_MEMBER_ID).
-- A query in `mode="simple"` or `"transactional"` is not a member. Only its commits show it: the
+- A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal it: the
   repair reads the group twice, some seconds apart, and the offsets and metadata must be the same.
   So it does not find a query that commits nothing in that time. Nothing is lost then: such a query
   commits its own position again with its next batch, or within `recommit_interval`, and reports

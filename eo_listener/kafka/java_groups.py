@@ -49,8 +49,8 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None is the broker's answer to the one request that was sent: the JVM's client repeats no
-        unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown: the client
+        None means that the broker confirmed the one request that was sent: the JVM's client repeats
+        no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown: the client
         does not send the request later, but the broker may have read it already, and a suspended
         JVM may hold it. So this store sends nothing else until the JVM has answered the call.
         """

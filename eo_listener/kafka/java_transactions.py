@@ -92,7 +92,7 @@ class OpenProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """The coordinators' answers about transactional ids, and the errors of the other ids."""
+    """The coordinators' answers about transactional ids, and the errors of ids not described."""
 
     by_id: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class JavaTransactions:
     def describe_all(
         self, transactional_ids: Collection[str], timeout: float
     ) -> DescribedTransactions:
-        """Ask the coordinators about transactional ids, some hundred at a time."""
+        """Ask the coordinators about transactional ids, a few hundred at a time."""
         action = "describing the transaction"
         transactions: dict[str, DescribedTransaction] = {}
         errors: dict[str, KafkaError] = {}
@@ -190,7 +190,7 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
-        """Ask all coordinators for the transactional ids of producers, some hundred at a time.
+        """Ask all coordinators for the transactional ids of producers, a few hundred at a time.
 
         Kafka leaves out, without an error, ids that this client may not describe.
         """

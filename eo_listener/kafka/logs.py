@@ -60,7 +60,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """A group's offsets; `errors` has Kafka's error name for each topic that it refuses."""
+    """A group's offsets; `errors` has the error name of each topic that Kafka does not describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
@@ -111,7 +111,7 @@ class Logs:
     def stable_ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return the start of the first open transaction of each log, or its end.
+        """Return the start of each log's first open transaction, or the log's end.
 
         A consumer under read_committed gets no further (Kafka's last stable offset).
         """

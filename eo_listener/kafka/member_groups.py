@@ -35,8 +35,8 @@ class MemberGroups(PooledGroupStore):
 
     Each group has one member, with a fixed `group.instance.id`. It subscribes to the topics that it
     commits for, and fetches nothing from its partitions. In a classic group a second driver takes
-    its place, and from then on it gets FENCED_INSTANCE_ID; in a group of the new protocol (KIP-848)
-    the second driver gets UNRELEASED_INSTANCE_ID until the first is gone.
+    the member's place, and the member then always gets FENCED_INSTANCE_ID; in a group of the new
+    protocol (KIP-848) the second driver gets UNRELEASED_INSTANCE_ID until the first is gone.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

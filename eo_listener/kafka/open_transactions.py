@@ -118,7 +118,7 @@ class OpenTransaction:
 
     @property
     def ends_by(self) -> int | None:
-        """The time by which the coordinator ends it, in milliseconds since 1970, or None."""
+        """The time by which it ends, in milliseconds since 1970; None if unknown or never."""
         described = self.described if self.verdict is TransactionVerdict.OPEN else None
         if described is None or described.two_phase or described.started is None:
             return None
@@ -510,7 +510,7 @@ class TransactionRepair:
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
-        """Take over the id; return the error, if any: the id may be taken over nevertheless."""
+        """Take over the id; return the error, if any: the takeover may still have happened."""
         failed = None
         for seconds in _TAKEN_FOR:
             producer = BatchProducer(
@@ -529,7 +529,10 @@ class TransactionRepair:
         return failed
 
     def _remaining(self, name: str, was: OpenTransaction, reason: str) -> Iterator[tuple[str, str]]:
-        """Yield the places where it is open or blocks readers, and why; read leaders first."""
+        """Yield the places where the transaction is open or blocks readers, and why.
+
+        Reads the leaders before `stable`.
+        """
         if was.described is not None:
             yield from self._at_coordinator(name, was.described)
         try:

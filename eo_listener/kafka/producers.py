@@ -339,7 +339,7 @@ class BatchProducer(RecordProducer):
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
     raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction, with this `identity`.
+    `joined` is True if other producers will send in the same transaction; they need the `identity`.
     """
 
     def __init__(
@@ -397,7 +397,7 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
-        """Return the producer id and epoch from the broker; only for a `joined` producer."""
+        """Return the assigned producer id and epoch; only for a `joined` producer."""
         deadline = time.monotonic() + timeout
         while True:
             self._producer.poll(0.01)
@@ -414,7 +414,7 @@ class BatchProducer(RecordProducer):
     def polled(self) -> Iterator[None]:
         """Have a thread take librdkafka's reports while this thread waits for something else.
 
-        For a `joined` producer librdkafka keeps a text of some kilobytes every 20 ms until then.
+        Otherwise librdkafka keeps a text of some kilobytes every 20 ms for a `joined` producer.
         """
         over = threading.Event()
 
@@ -486,7 +486,7 @@ class BatchProducer(RecordProducer):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Make a call that may block on a thread of its own; meanwhile call `meanwhile`."""
+        """On a thread of its own, make a call that may block; meanwhile call `meanwhile`."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -512,7 +512,7 @@ class BatchProducer(RecordProducer):
         """Return the transaction's error: a record's own error concerns the record alone.
 
         If a partition may not join the transaction, librdkafka purges all records. The next call
-        for the transaction raises the reason; the client itself answers the call made here.
+        for the transaction raises the reason; the client answers this call without a broker.
         """
         if self.stage is Stage.OPEN:
             try:
@@ -603,7 +603,7 @@ class OffsetProducer(KafkaProducer):
         return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the producer, unless it is stuck or was fenced: it would wait, or warn.
+        """Close the producer, unless it is stuck or was fenced: closing would wait, or warn.
 
         A stuck producer is left behind on its daemon thread.
         """

@@ -124,9 +124,9 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """Return the time of the first committed record at or after each offset, in ms since 1970.
 
-    For an offset at the log's end, it is the time of the last record among up to 1,000 offsets
-    before. A partition without a record in 1,000 offsets, or that no longer exists, is left out.
-    Raises KafkaError; each of a few steps takes `timeout` seconds at most.
+    For an offset at the log's stable end, it is the time of the last record among up to 1,000
+    offsets before. A partition without a record in 1,000 offsets, or that no longer exists, is left
+    out. Raises KafkaError; each of a few steps takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)

@@ -60,7 +60,7 @@ class SourceLogs:
     def snapshot(
         self, options: Mapping[str, str], partitions: Collection[TopicPartition]
     ) -> GroupSnapshot:
-        """Read where a source's logs stand; `options` are its reader's, keys in lower case.
+        """Read a snapshot of a source's logs; `options` are its reader's, keys in lower case.
 
         Waits `timeout` seconds for an unreachable Kafka or leader. Raises KafkaError after that, or
         at once for a refusal, and SettingsError for options that lead to no cluster.

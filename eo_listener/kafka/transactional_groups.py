@@ -82,7 +82,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take the group over, unless it was taken over or is lost; return the group's offsets."""
+        """Take over the group, unless that was done or the group is lost; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
