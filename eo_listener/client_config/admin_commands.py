@@ -1,4 +1,4 @@
-"""The commands that give rights, and create and change topics, as an administrator types them."""
+"""Builds the commands with which an administrator gives rights, and creates and changes topics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from eo_listener.events import CommitFailed
 
 AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
 NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
-_SOMEBODY: Final = "User:CLIENT"  # a place for its name, which is not known here
+_SOMEBODY: Final = "User:CLIENT"  # stands for the client's name if that is unknown
 
 
 def grant_command(
     servers: str, principal: str | None, operations: Collection[str], resource: Collection[str]
 ) -> str:
-    """Return it; `resource` is an option of kafka-acls and a name, operations are in any case.
+    """Return the kafka-acls command that allows `principal` these operations on `resource`.
 
-    `principal` is the client's name in ACLs (`User:alice`), None if unknown.
+    `resource` is an option of kafka-acls and a name; operations are in upper or lower case.
+    `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
     words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
     words += ["--allow-principal", principal or _SOMEBODY]
@@ -33,7 +34,7 @@ def grant_command(
 def grant_command_for(
     properties: Mapping[str, str], operations: Collection[str], resource: Collection[str]
 ) -> str:
-    """The same for the client with these properties, librdkafka's."""
+    """Return `grant_command` for the client with these librdkafka `properties`."""
     servers = properties.get("bootstrap.servers", "")
     return grant_command(servers, principal_of(properties), operations, resource)
 
@@ -51,10 +52,10 @@ def with_right(
     *,
     refused: str = NO_TOPIC_RIGHT,
 ) -> KafkaError:
-    """Return the same error; with the command that gives the right, if that is what is missing.
+    """Return `error`; if it reports a missing right, add the command that gives the right.
 
-    `properties` are those of the client that asked, in librdkafka's names; `refused` is Kafka's
-    name of an error.
+    `properties` are the client's, in librdkafka's names; `refused` is Kafka's name of the error
+    that reports the missing right.
     """
     if error.code != refused:
         return error
@@ -67,9 +68,9 @@ def with_right(
 
 
 def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
-    """The fix for a right that the broker says is missing; None for any other failure.
+    """Return the fix if the broker reported a missing right, or None for any other failure.
 
-    `principal` is the client's name in ACLs (`User:alice`), None if unknown.
+    `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
     match event.code:
         case "GROUP_AUTHORIZATION_FAILED":
@@ -90,22 +91,22 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
 
 
 LEDGER_PARTITIONS: Final = 16
-"""Of a ledger's topic. Only queries with a partition in common wait for each other."""
+"""The partitions of a ledger's topic. Only queries that share a partition wait for each other."""
 
 
 def create_topic(servers: str, topic: str) -> str:
-    """Return the command for a topic of rows, whose number of partitions is the user's choice."""
+    """Return the command that creates a topic for rows; the user chooses its partitions."""
     return f"{_create(servers, topic)} --partitions N"
 
 
 def create_ledger(servers: str, topic: str) -> str:
-    """Return the command for the topic of a ledger."""
+    """Return the command that creates the topic of a ledger."""
     config = f"--config cleanup.policy=compact --partitions {LEDGER_PARTITIONS}"
     return f"{_create(servers, topic)} {config}"
 
 
 def alter_topic(servers: str, topic: str, setting: str) -> str:
-    """Return the command that gives a topic a `setting`, as name=value."""
+    """Return the command that changes a topic's `setting`, written as name=value."""
     words = ["kafka-configs", "--bootstrap-server", servers, "--alter", "--topic", topic]
     return shlex.join([*words, "--add-config", setting])
 

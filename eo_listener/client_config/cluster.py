@@ -24,15 +24,15 @@ ClientKind = Literal["librdkafka", "java"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _JAVA_PROVIDERS: Final = "security.providers"
-_VARIABLE: Final = "${"  # for Java's config providers to put a value in
+_VARIABLE: Final = "${"  # marks the place of a value from Java's config providers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
-    `properties` are librdkafka's, to which `stores` add some once Java has read them; or, if the
-    `client` is "java", those of Java's own client, for the reason in `java_reason`.
+    `properties` are librdkafka's; `stores` add more of them once Java has read the key stores. If
+    `client` is "java", `properties` are those of Java's own client, for the reason `java_reason`.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -50,11 +50,11 @@ def translate(
 ) -> ClientAccess:
     """Translate the options of a reader, keys in lower case, by an allow-list.
 
-    `own` are the librdkafka properties that the user gave, in whose place nothing is translated;
-    `gssapi` is True if the installed librdkafka supports Kerberos, `tokens` is True if Spark has
-    delegation tokens, which it adds if a source sets no security option. Options that do not
-    concern login are left out. Raises SettingsError, which quotes no value, for dangerous options
-    and for options that cannot be translated at all.
+    `own` are the names of the librdkafka properties that the user gave: they replace options of
+    `source`. `gssapi` is True if the installed librdkafka supports Kerberos, `tokens` is True if
+    Spark has delegation tokens, which Spark adds if a source sets no security option. Options that
+    do not concern the connection are left out. Raises SettingsError, which quotes no value, for
+    dangerous options and for options that cannot be translated at all.
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
@@ -69,16 +69,16 @@ def translate(
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
-    """Raise SettingsError for options that are used with neither client."""
+    """Raise SettingsError for options that neither client may use."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
-        return  # then no client reads it
+        return  # then neither client reads them
     require_https(options)
     if not options.get(PROVIDERS) or _VARIABLE not in options.get(JAAS, ""):
         login_module(options)
 
 
 def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
-    """Raise OnlyJava if more than the options decides how to connect."""
+    """Raise OnlyJava if something besides the options decides how to connect."""
     if options.get(PROVIDERS):
         raise OnlyJava(f"{PREFIX}{PROVIDERS} names Java classes that supply values")
     if tokens and not options.keys() & {PROTOCOL, JAAS} and not _has_security(own):
@@ -104,7 +104,7 @@ def _by_librdkafka(
 
 
 def _require_nothing_own(own: Collection[str], reason: OnlyJava) -> None:
-    """Raise SettingsError if settings of both clients would be needed together."""
+    """Raise SettingsError if the connection would need settings of both clients."""
     if _has_security(own):
         raise SettingsError(
             "the client settings given to the listener cannot be merged with those of the source",
@@ -118,7 +118,7 @@ def _has_security(own: Collection[str]) -> bool:
 
 
 def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) -> str | None:
-    """Return the name of a client with these librdkafka properties in ACLs; None if unknown."""
+    """Return a client's name in ACLs, from its librdkafka `properties`, or None if unknown."""
     security = properties.get(PROTOCOL, "plaintext").lower()
     if security.startswith("sasl"):
         user = properties.get("sasl.username")
@@ -126,7 +126,7 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
         any(store.use == "key" for store in stores)
         or any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
     ):
-        user = None  # what the broker makes of the certificate's name is its own affair
+        user = None  # the broker's settings decide which name it derives from the certificate
     else:
         user = "ANONYMOUS"
     return None if user is None else f"User:{user}"
@@ -136,8 +136,8 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
 class Cluster:
     """One Kafka cluster as a client sees it: the client's properties, in sorted order.
 
-    The properties are librdkafka's, to which `stores` add some once Java has read them; or, if the
-    `client` is "java", those of Java's own client, for the reason in `java_reason`.
+    The properties are librdkafka's; `stores` add more of them once Java has read the key stores. If
+    `client` is "java", they are those of Java's own client, for the reason `java_reason`.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
@@ -149,9 +149,9 @@ class Cluster:
     def from_properties(
         cls, properties: Mapping[str, str], access: ClientAccess | None = None
     ) -> Cluster:
-        """Build from a mapping; equal mappings give equal clusters, and one client.
+        """Build a cluster from a mapping; equal mappings give equal clusters, which share a client.
 
-        `access` is what a source's options were translated to; `properties` go before its own.
+        `access` is the translation of a source's options; `properties` override its properties.
         """
         access = access or ClientAccess(properties={})
         return cls(
@@ -168,13 +168,13 @@ class Cluster:
 
     @property
     def principal(self) -> str | None:
-        """The client's name in ACLs (`User:alice`); None if it cannot be known here."""
+        """The client's name in ACLs (`User:alice`); None if unknown."""
         if self.client == "java":
             return None
         return principal(dict(self.properties), self.stores)
 
     def require_librdkafka(self, problem: str) -> None:
-        """Raise SettingsError, with this `problem`, if only Java's client can log in."""
+        """Raise SettingsError with the text `problem` if only Java's client can log in."""
         if self.client == "java":
             raise only_java(problem, self.java_reason)
 
@@ -183,7 +183,7 @@ class Cluster:
 
 
 def only_java(problem: str, reason: str | None) -> SettingsError:
-    """Return the error for a `problem`: librdkafka cannot log in, for this `reason`."""
+    """Return the error for `problem`; `reason` says why librdkafka cannot log in."""
     return SettingsError(
         problem,
         cause=reason,

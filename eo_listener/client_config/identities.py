@@ -1,4 +1,4 @@
-"""The names under which commits are made."""
+"""The names under which eo_listener commits to Kafka."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ INSTANCE_ID = "eo-listener"
 """The `group.instance.id` (KIP-345) of a group's live member, in the mode "member"."""
 
 MOST_BYTES = 32_767
-"""How long a text of Kafka's protocol can be, such as a `transactional.id`."""
+"""The most bytes that a text in Kafka's protocol can have, such as a `transactional.id`."""
 
 _GROUP = "eo-listener-"
 
 
 def transactional_id(group: str) -> str:
-    """Return the `transactional.id` of a group's commits: always the same, so that it fences."""
+    """Return the `transactional.id` of a group's commits.
+
+    It is always the same, so that a new producer fences the older one.
+    """
     return f"{_GROUP}{group}"
 
 
 def sink_key(topics: Iterable[str]) -> str:
-    """Return what a Kafka sink goes by that was given no name."""
+    """Return the name of a Kafka sink that was given none: its topics, sorted."""
     return ",".join(sorted(set(topics)))
 
 
 def sink_transactional_id(sink: str, query: str) -> str:
-    """Return the `transactional.id` of a sink's batches of a query: always the same, too.
+    """Return the `transactional.id` of a sink's batches of a query; it is always the same, too.
 
-    Characters other than letters, digits and `_.-~` are percent-encoded: no two pairs have the same
-    id, and none equals that of a group's commits.
+    Characters other than letters, digits and `_.-~` are percent-encoded: no two pairs of sink and
+    query have the same id, and no id equals that of a group's commits.
     """
     return "/".join(("eo-listener", quote(sink, safe=""), quote(query, safe="")))
 
 
 class IdOwner(NamedTuple):
-    """Whose a transactional id of ours is: a sink's for a query, or a group's commits."""
+    """The owner of a transactional id of eo_listener: a sink for a query, or a group's commits."""
 
     sink: str | None = None
     query: str | None = None
@@ -46,7 +49,7 @@ class IdOwner(NamedTuple):
 
     @classmethod
     def parse(cls, transactional_id: str) -> IdOwner | None:
-        """Read an id that one of the two functions above has made; None for any other."""
+        """Parse an id that one of the two functions above made; return None for any other id."""
         first, *names = transactional_id.split("/")
         if first == "eo-listener" and len(names) == 2:
             sink, query = map(unquote, names)

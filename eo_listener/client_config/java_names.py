@@ -1,6 +1,6 @@
-"""librdkafka's properties in the names of Java's client, for commands that need both.
+"""Translates librdkafka's properties to those of Java's client, for commands that need both.
 
-The reverse of `cluster`: the properties that -X passes to a command. Tuning options are left out.
+The reverse of `cluster`, for the properties that -X passes to a command. Leaves out tuning options.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PKCS8: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KE
 
 
 def java_names(properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate what a client needs to connect, reading the files that it names.
+    """Translate the properties with which a client connects, and read the files that they name.
 
-    Raises SettingsError, which quotes no value, for what Java's client has no equal for, and for a
-    file that cannot be read.
+    Raises SettingsError, which quotes no value, for a property that Java's client does not have,
+    and for a file that cannot be read.
     """
     for name in properties:
         if name.startswith(_LOGIN) and name not in _KNOWN:
@@ -73,12 +73,12 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
 def _trust(properties: Mapping[str, str]) -> dict[str, str]:
     pem = _text(properties, "ssl.ca.pem", "ssl.ca.location")
     if pem is None:
-        return {}  # both take the authorities of the system, or of Java
+        return {}  # then each client uses its default: the authorities of the system, or of Java
     return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": pem}
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """The client's own certificate."""
+    """Return the properties of the client's own certificate."""
     if "ssl.keystore.location" in properties:
         store = {name: properties[name] for name in _STORE if name in properties}
         return {"ssl.keystore.type": "PKCS12", **store}
@@ -108,7 +108,7 @@ def _endpoint(properties: Mapping[str, str]) -> str:
 
 
 def _text(properties: Mapping[str, str], inline: str, location: str) -> str | None:
-    """A text in PEM, given itself or by its file."""
+    """Return the PEM text in property `inline` or in the file that `location` names, or None."""
     if inline in properties:
         return properties[inline]
     if location not in properties:

@@ -1,4 +1,4 @@
-"""The `kafka.*` options, in Java's names: how a source gets in, and how a sink is tuned."""
+"""The `kafka.*` options, in Java's names, that let a source connect or tune a sink."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _COUNT: Final = (*_LOGIN, PROVIDERS)
 _DNS: Final = "client.dns.lookup"
 _DNS_ALIKE: Final = frozenset({"use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"})
 
-# librdkafka's, not Java's: Spark makes nothing of them, and here they would load code or run it.
+# Options of librdkafka, not of Java: Spark ignores them, and here they would load or run code.
 _REFUSED: Final = frozenset(
     {"plugin.library.paths", "ssl.engine.location", "ssl.engine.id", "ssl.providers"}
 )
 _NEVER: Final = ("sasl.kerberos.kinit.cmd",)  # librdkafka would give it to a shell
-# When a client logs in again, and what a broker does with tokens: librdkafka does well without.
+# When a client logs in again, and what a broker does with tokens: librdkafka does not need these.
 _TUNING: Final = (
     "sasl.kerberos.min.time.before.relogin",
     "sasl.kerberos.ticket.renew.",
@@ -57,14 +57,15 @@ _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class OnlyJava(Exception):  # noqa: N818  # no error: librdkafka cannot do it, Java's client can
-    """Why the cluster can only be reached with Java's own client; quotes no value."""
+    """Says why only Java's own client can reach the cluster; quotes no value."""
 
 
 def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
-    """The options that count, without their prefix; what `own` replaces is left out.
+    """Return the connection options without their prefix, except those that `own` replaces.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
-    gave. Raises SettingsError for what is dangerous here, and for what no client reads as meant.
+    gave. Raises SettingsError for options that would be dangerous here, and for options that no
+    client would read as intended.
     """
     options = {
         name.removeprefix(PREFIX): text for name, text in source.items() if name.startswith(PREFIX)
@@ -100,7 +101,7 @@ def _replaced_by(own: Iterable[str]) -> Iterable[str]:
 
 
 def protocol(options: Mapping[str, str]) -> Protocol:
-    """The security protocol. Raises SettingsError for an unknown one."""
+    """Return the security protocol. Raises SettingsError if it is unknown."""
     name = options.get(PROTOCOL, "PLAINTEXT").strip().upper()
     for candidate in PROTOCOLS:
         if name == candidate:
@@ -113,16 +114,16 @@ def protocol(options: Mapping[str, str]) -> Protocol:
 
 
 def connections(options: Mapping[str, str]) -> dict[str, str]:
-    """Properties with the same name and meaning in both clients."""
+    """Return the properties that have the same name and meaning in both clients."""
     lookup = options.get(_DNS)
     return {_DNS: lookup} if lookup in _DNS_ALIKE else {}
 
 
 def require_known(options: Iterable[str], start: str, supported: Collection[str]) -> None:
-    """Raise OnlyJava for an option of this kind that has no equal in librdkafka."""
+    """Raise OnlyJava for an option that begins with `start` and has no equivalent in librdkafka."""
     for name in sorted(options):
         if name.startswith(start) and name not in supported and not name.startswith(_TUNING):
-            raise OnlyJava(f"librdkafka has no equal for the source option {PREFIX}{name}")
+            raise OnlyJava(f"librdkafka has no equivalent of the source option {PREFIX}{name}")
 
 
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
@@ -159,7 +160,7 @@ _NOT_FOR_SINK: Final = {
     "transactional.id": "the transaction uses the id of the sink and the query, which fences an "
     "older driver",
     "transaction.timeout.ms": "use transaction_timeout=, in seconds",
-    "interceptor.classes": "this sink calls none: it could not prove what they change",
+    "interceptor.classes": "this sink calls no interceptors: it could not prove what they change",
     "partitioner.ignore.keys": "this sink sends equal keys to one partition",
     "key.serializer": "keys are sent as they are, as in Spark's own sink",
     "value.serializer": "values are sent as they are, as in Spark's own sink",
@@ -169,14 +170,17 @@ _ONLY: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioner:
-    """A class of Java that chooses partitions, and what it is configured with."""
+    """A Java class that chooses partitions, and the properties that configure it."""
 
     name: str
     properties: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Partitioner | None:
-        """Find it among the options; keys are in lower case. Its properties have no login."""
+        """Return the partitioner that the options name, or None; keys are in lower case.
+
+        Its properties contain no login options.
+        """
         name = options.get(PREFIX + _PARTITIONER)
         if name is None:
             return None
@@ -185,14 +189,14 @@ class Partitioner:
         return cls(name=name.strip(), properties=remaining)
 
     def argument(self) -> dict[str, object]:
-        """Its part of a request to the shim."""
+        """Return the partitioner's part of a request to the shim."""
         return {"partitioner": self.name, "partitionerProperties": dict(self.properties)}
 
 
 def java_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """All of a producer's properties, in Java's names; keys are in lower case.
+    """Return all properties of a producer, in Java's names; keys are in lower case.
 
-    Without the partitioner: records are sent to the partition that was chosen before.
+    Leaves out the partitioner: each record goes to the partition that was chosen before.
     """
     return {
         name.removeprefix(PREFIX): text
@@ -202,9 +206,9 @@ def java_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Translate what tunes a producer into librdkafka's properties; keys are in lower case.
+    """Translate the options that tune a producer to librdkafka's; keys are in lower case.
 
-    Options without an equal in librdkafka that do not change a result are left out, and so is the
+    Leaves out options that have no equivalent in librdkafka and do not change a result, and the
     partitioner, which only Java can use. Raises SettingsError for options that a transaction
     forbids or that the sink sets itself.
     """

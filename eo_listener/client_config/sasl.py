@@ -1,4 +1,4 @@
-"""Java's `sasl.*` options in librdkafka's names, and the text of `sasl.jaas.config`."""
+"""Translates Java's `sasl.*` options to librdkafka's, and parses `sasl.jaas.config`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FORBIDDEN: Final = (
 )
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 
-# Parses the text as Kafka's own parser, a java.io.StreamTokenizer, does. Text that it would read as
-# a number or as the rest of a comment (a bare path) has no place here, and is an error there too.
+# Parses the text as Kafka's own parser, a java.io.StreamTokenizer, does. Text that Kafka would read
+# as a number or as the rest of a comment (a bare path) does not match; Kafka rejects it too.
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>   [\x00-\x20]+ | //[^\r\n]* | /\*.*?\*/ )
@@ -40,17 +40,17 @@ _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """A login module, by the name of its Java class, and its options, which hold secrets."""
+    """The name of a login module's Java class, and its options, which hold secrets."""
 
     name: str
     options: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, text: str) -> LoginModule:
-        """Read the whole of a `sasl.jaas.config`.
+        """Parse a whole `sasl.jaas.config`.
 
-        Raises SettingsError, which quotes nothing of it, for what Java would not read either, for
-        several modules, and for modules that load code or secrets from elsewhere.
+        Raises SettingsError, which quotes nothing of it, for a text that Java could not read
+        either, for several modules, and for modules that load code or secrets from elsewhere.
         """
         tokens = list(_tokens(text))
         name, flag = _leading_words(tokens)
@@ -78,7 +78,7 @@ class LoginModule:
         raise _unreadable("it does not end with a semicolon")
 
     def text(self) -> str:
-        """Write it so that `parse`, and Java, read the same."""
+        """Return the text from which `parse`, and Java, read this module again."""
         options = "".join(
             f' {name}="{value.translate(_ESCAPED)}"' for name, value in self.options.items()
         )
@@ -86,7 +86,7 @@ class LoginModule:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Kinds and values, quotes and escapes taken away."""
+    """Yield the kind and value of each token, without quotes and escapes."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -129,7 +129,7 @@ _SUBJECT: Final = "sasl.oauthbearer.sub.claim.name"
 _HANDLER: Final = "sasl.login.callback.handler.class"
 _KNOWN: Final = frozenset({JAAS, _MECHANISM})
 
-_SHADED: Final = "kafkashaded."  # as some platforms rename Kafka's own classes
+_SHADED: Final = "kafkashaded."  # the prefix that some platforms give Kafka's own classes
 _SECURITY: Final = "org.apache.kafka.common.security."
 _SCRAM: Final = f"{_SECURITY}scram.ScramLoginModule"
 # The login module of each mechanism by which a user and a password log in.
@@ -140,7 +140,7 @@ PASSWORD_MODULES: Final = {
 }
 _OAUTH: Final = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
-# Both fetch a token with the client's id and secret, as librdkafka does by itself.
+# Both fetch a token with the client's id and secret, as librdkafka does on its own.
 _OIDC: Final = frozenset(
     {
         f"{_SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -149,19 +149,19 @@ _OIDC: Final = frozenset(
 )
 _EXTENSION: Final = "extension_"
 _EXTENSION_TEXT: Final = re.compile(r"[^,=\x00-\x1f]+")
-# librdkafka puts both into a command that a shell runs.
+# librdkafka puts keytab and principal into a command that a shell runs.
 _KEYTAB: Final = re.compile(r"/[A-Za-z0-9_./@+-]+")
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
 
 def login_module(options: Mapping[str, str]) -> LoginModule | None:
-    """The login module, None if the options hold none. Raises SettingsError."""
+    """Return the login module, or None if the options name none. Raises SettingsError."""
     text = options.get(JAAS)
     return None if text is None else LoginModule.parse(text)
 
 
 def require_https(options: Mapping[str, str]) -> None:
-    """Raise SettingsError if a secret would go to, or come from, anything but https."""
+    """Raise SettingsError if a secret would be sent to, or read from, anything but an https URL."""
     url = options.get(_URL)
     if url is None:
         return
@@ -180,9 +180,9 @@ def require_https(options: Mapping[str, str]) -> None:
 
 
 def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
-    """Translate. Raises OnlyJava, or SettingsError if there is no translation.
+    """Translate the `sasl.*` options; `gssapi` is True if the installed librdkafka has Kerberos.
 
-    `gssapi` says whether the librdkafka that is installed can do Kerberos.
+    Raises OnlyJava if only Java's client supports the options, SettingsError if neither does.
     """
     mechanism = options.get(_MECHANISM, "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:
@@ -228,7 +228,7 @@ def _oidc(_mechanism: str, login: LoginModule, options: Mapping[str, str]) -> di
         elif name in _CREDENTIALS:
             credentials[_CREDENTIALS[name]] = text
         else:
-            raise OnlyJava("librdkafka has no equal for one of the login module's options")
+            raise OnlyJava("librdkafka has no equivalent of one of the login module's options")
     for name in ("clientId", "clientSecret"):
         if not credentials.get(_CREDENTIALS[name]):
             raise SettingsError(

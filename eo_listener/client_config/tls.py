@@ -1,4 +1,4 @@
-"""Java's `ssl.*` options in librdkafka's names; key stores that only Java reads become PEM."""
+"""Translates Java's `ssl.*` options to librdkafka's, and key stores that only Java reads to PEM."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WIDTH: Final = 64
 
 
 def in_lines(text: str, kind: str, option: str) -> str:
-    """The blocks of `kind` in `text`, in the lines that OpenSSL wants.
+    """Return the PEM blocks of `kind` in `text`, broken into the lines that OpenSSL requires.
 
-    Raises SettingsError, which quotes nothing but the name of the option.
+    Raises SettingsError, which quotes only the name of the `option`.
     """
     blocks = []
     opening: re.Match[str] | None = None
@@ -39,7 +39,7 @@ def in_lines(text: str, kind: str, option: str) -> str:
 
 
 def _block(label: str, body: str, option: str) -> str:
-    if ":" in body:  # the headers of an older kind of encrypted key, which need their lines
+    if ":" in body:  # an encrypted key of an older format, whose headers need their lines
         lines = body.strip().splitlines()
     else:
         packed = "".join(body.split())
@@ -64,9 +64,9 @@ Use = Literal["trust", "key"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """A JKS or PKCS12 file, to be turned into PEM by Java (`REQUEST`, in memory).
+    """A JKS or PKCS12 file that Java converts to PEM in memory (the shim's call `REQUEST`).
 
-    `use` says what it is to the client: the authorities it trusts, or its own key.
+    `use` says what it holds: the authorities that the client trusts, or the client's own key.
     """
 
     use: Use
@@ -76,7 +76,7 @@ class KeyStore:
     key_password: str | None = field(default=None, repr=False)
 
     def argument(self) -> str:
-        """The request, as JSON. It holds secrets."""
+        """Return the request to the shim as JSON, which holds secrets."""
         return json.dumps(
             {
                 "use": self.use,
@@ -88,7 +88,10 @@ class KeyStore:
         )
 
     def properties(self, answer: str) -> Mapping[str, str]:
-        """librdkafka's properties, from Java's answer. Raises FormatError, which quotes nothing."""
+        """Return librdkafka's properties from Java's `answer`.
+
+        Raises FormatError, which quotes nothing of it.
+        """
         match _document(answer):
             case {"v": 1, "certificates": str(certificates), "key": None | str() as key}:
                 pass
@@ -130,9 +133,9 @@ _ENDPOINTS: Final = {"": "none", "https": "https"}
 
 
 def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
-    """Translate to properties, and to stores that are still to become further properties.
+    """Translate the `ssl.*` options to properties, and to key stores from which Java makes more.
 
-    Raises OnlyJava, or SettingsError if there is no translation.
+    Raises OnlyJava if only Java's client supports the options, SettingsError if neither does.
     """
     require_known(options, "ssl.", _KNOWN)
     properties = _endpoint(options)
@@ -153,7 +156,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """The trusted authorities; without options, those of the machine."""
+    """Return the trusted authorities; without options none: librdkafka uses the machine's."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")
@@ -165,7 +168,7 @@ def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
 
 
 def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """The client's own key."""
+    """Return the client's own key and certificate, if it has any."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
     password = _named(_KEY_PASSWORD, options.get(_KEY_PASSWORD))
@@ -190,7 +193,7 @@ def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
             secret = _named(f"{_OWN}password", store.password)
             return {f"{_OWN}location": store.location, **secret}
         return store
-    # Java wants key and certificates in one file, and so may librdkafka have it.
+    # Java requires key and certificates in one file, which librdkafka accepts too.
     return (
         {"ssl.certificate.location": store, "ssl.key.location": store, **password} if store else {}
     )
@@ -201,7 +204,7 @@ def _named(name: str, value: str | None) -> dict[str, str]:
 
 
 def _store(options: Mapping[str, str], start: str, use: Use) -> KeyStore | str | None:
-    """A store that Java must read, the location of a PEM file, or nothing. Raises OnlyJava."""
+    """Return a store that Java must read, the location of a PEM file, or None. Raises OnlyJava."""
     location = options.get(f"{start}location")
     if not location:
         return None

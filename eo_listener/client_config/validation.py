@@ -1,7 +1,7 @@
 """Checks that names, addresses and properties of a client reach Kafka unchanged.
 
-A client of C takes a NUL for the end of a text, so that another group would be read or committed
-to; and confluent-kafka ends the whole process for a text that cannot be written as UTF-8.
+A client written in C takes a NUL for the end of a text, so it would read or commit to another
+group; and confluent-kafka ends the whole process for a text that cannot be written as UTF-8.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FIX_NAME: Final = "Correct the name; a variable in it may hold more than it sho
 
 
 def require_name(kind: str, name: str) -> None:
-    """Raise SettingsError for the name of a group or topic that Kafka would not get as written."""
+    """Raise SettingsError for a group or topic name that would not reach Kafka as written."""
     if is_printable_ascii(name) and name == name.strip():
-        return  # nearly all: this is asked at every event
+        return  # nearly all names: this function runs at every event
     if not _is_utf8(name):
         raise SettingsError(
             f"{kind} {name!r} is not valid UTF-8", cause=_ENCODING, fix=_FIX_ENCODING
@@ -36,19 +36,20 @@ def require_name(kind: str, name: str) -> None:
     if any(unicodedata.category(letter) == "Cc" for letter in name):
         raise SettingsError(
             f"{kind} {name!r} contains a control character",
-            cause="a NUL ends it for Kafka's client, and others are invisible in every tool",
+            cause="a NUL ends the name for Kafka's client, and other control characters are "
+            "invisible in every tool",
             fix=_FIX_NAME,
         )
     if name != name.strip():
         raise SettingsError(
             f"{kind} {name!r} begins or ends with a space",
-            cause="Kafka treats it as a different name from the one without it",
+            cause="Kafka treats it as a different name from the one without the space",
             fix=_FIX_NAME,
         )
 
 
 def require_property(name: str, value: object) -> None:
-    """Raise SettingsError, which quotes no value, for a property that no client would get whole."""
+    """Raise SettingsError, which quotes no value, if a client would not get the property whole."""
     if not _is_utf8(name) or "\0" in name:
         raise SettingsError(
             f"the Kafka client property {name!r} has no valid name", fix="Correct the property"
@@ -76,7 +77,7 @@ def require_property(name: str, value: object) -> None:
 def require_ports(servers: str) -> None:
     """Raise SettingsError for an address with a port out of range.
 
-    librdkafka would connect to another one: it keeps the lower 16 bits.
+    librdkafka would connect to another port: it keeps the lower 16 bits.
     """
     for server in servers.split(","):
         port = _PORT.search(server)
@@ -89,13 +90,13 @@ def require_ports(servers: str) -> None:
 
 
 def is_printable_ascii(text: str) -> bool:
-    """Return True if every character is one that C's `isprint` knows in any locale."""
+    """Return True if C's `isprint` accepts every character in any locale."""
     return text.isascii() and text.isprintable()
 
 
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # a lone surrogate: how Python keeps a byte that is not UTF-8
+    except UnicodeEncodeError:  # a lone surrogate: Python's form of a byte that is not UTF-8
         return False
     return True

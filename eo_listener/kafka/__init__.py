@@ -1,69 +1,70 @@
 """Everything that talks to Kafka: stores of consumer groups, readers, and their clients.
 
-The three identities under which commits are made are `simple_groups`, `member_groups` and
-`transactional_groups`; `java_groups` commits through Spark's own Kafka client. All four are a
-`GroupStore`; `group_stores` opens the one that a cluster and a mode need.
+`simple_groups`, `member_groups` and `transactional_groups` commit under three identities;
+`java_groups` commits through Spark's own Kafka client. Each of the four has a `GroupStore`;
+`group_stores` opens the one that a cluster and a mode need.
 
-No AdminClient for groups:
+Why the stores do not use the AdminClient for groups:
 
-- The AdminClient's natural calls, `alter_consumer_group_offsets` and `list_consumer_group_offsets`,
-  can end the whole process, and the driver with it. Measured with confluent-kafka 2.16.1 while a
-  broker was killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at about 1
-  restart in 6, and a null pointer if a broker answers NOT_COORDINATOR: while coordinators move, and
+- Its calls for this, `alter_consumer_group_offsets` and `list_consumer_group_offsets`, can end the
+  whole process, and the driver with it. Measured with confluent-kafka 2.16.1 while a broker was
+  killed and restarted: an assertion in `rd_kafka_enq_once_del_source_return` at about 1 restart in
+  6, and a null pointer if a broker answers NOT_COORDINATOR, as it does while coordinators move and
   at the first request ever on a new cluster (librdkafka#5040; with 2.15.0 too).
 - So a commit goes through a Consumer of its group that never subscribes: it joins nothing, fetches
   nothing, and survived all restarts in the same test. The price is one client per group instead of
   one per cluster, each with two connections and four threads.
-- Groups beyond 128 on one cluster are closed and opened in turn: 21 commits/s of 100 partitions
-  over 1,000 groups, compared with 121/s for 100 groups, and 92/s for Spark's own client over 1,000.
-  Switching to the Java client automatically beyond 128 groups is not built.
+- If a cluster has more than 128 groups, their clients are closed and opened in turn: 21 commits/s
+  of 100 partitions over 1,000 groups, compared with 121/s for 100 groups, and 92/s for Spark's own
+  client over 1,000. The stores do not switch to the Java client automatically.
 
-Answers:
+How librdkafka answers:
 
 - When a commit of several partitions fails for one of them, librdkafka reports its error for all.
-  So the group is read back, and a partition whose offset and metadata are what was sent counts as
-  confirmed.
-- A broker's reason comes once, as an error message out of `poll` (a missing right, for example).
-  Afterwards librdkafka only says that it waits for a coordinator. `Client` keeps the broker's
-  message until a request succeeds.
+  So the store reads the group back, and counts a partition as confirmed if the group has the offset
+  and metadata that were sent.
+- librdkafka passes on a broker's reason (a missing right, for example) once, as an error message
+  from `poll`. Afterwards it only reports that it waits for a coordinator. `Client` keeps the
+  broker's message until a request succeeds.
 - `session.timeout.ms=5000` on these consumers concerns no session: librdkafka holds a commit back
-  that long when there is no coordinator, and `close()` waits for it. With its default a program
+  for that time if there is no coordinator, and `close()` waits for it. With the default a program
   took 45 s to end while its broker was down.
-- A transactional producer that hangs: librdkafka's `send_offsets_to_transaction` sometimes never
-  returns (librdkafka#5456, once in about 100 faults on EndTxn). The producer is replaced after 10
-  s in which the group could be read; its thread stays, and the tests tolerate such a thread.
+- librdkafka's `send_offsets_to_transaction` sometimes never returns (librdkafka#5456, once in about
+  100 faults on EndTxn). The store replaces such a producer after 10 s in which the group could be
+  read; the producer's thread stays, and the tests tolerate it.
 
 Reading logs:
 
-- Requests have 1,000 partitions: librdkafka looks up each partition of an answer by walking through
-  the request, so its time grows with their square. Reading a group of 5,000 took 117 ms in one
-  request, 40 in five, 29 in ten; if brokers are 2 ms away, ten cost more than five.
-- Starts and ends could be asked while topics are described, and used where each topic has the id
-  of an earlier snapshot. That took 70 ms of 295 off a snapshot of 5,000 logs, and 0.4 off one of a
-  single log. It is not done: it needs a memory between snapshots, and a failure would have to be
-  kept quiet, because it may only mean that a topic is gone.
+- A request has at most 1,000 partitions: librdkafka looks up each partition of an answer by walking
+  through the request, so the time grows with the square of their number. Reading a group of 5,000
+  took 117 ms in one request, 40 in five, 29 in ten; if brokers are 2 ms away, ten cost more than
+  five.
+- The readers could request starts and ends while they describe topics, and use the answers if each
+  topic still has the id of an earlier snapshot. That saved 70 ms of 295 for a snapshot of 5,000
+  logs, and 0.4 ms for a single log. They do not do so: they would have to remember a snapshot, and
+  to ignore a failure, because it may only mean that a topic is gone.
 
 The Java client commits through the Admin of Spark's own kafka-clients, one per store: delegation
 tokens, MSK IAM and other handlers exist in Java alone.
 
-- Mode `simple` only.
-- `retries=0`, so the client never repeats an unanswered request; what is repeated is an answered
-  "not now". REQUEST_TIMED_OUT remains of unknown outcome.
-- Its snapshots and commits each have one thread in Python, since py4j waits without limit: a call
-  that was given up must end before the next one goes out.
+- It supports the mode `simple` only.
+- With `retries=0` the client never repeats an unanswered request; it repeats only a request that
+  was answered with "not now". The outcome of REQUEST_TIMED_OUT remains unknown.
+- Each store has one thread in Python for snapshots and commits, since py4j waits without limit: a
+  call that was given up must end before the next one begins.
 
 Metadata and NUL: confluent-kafka writes a NUL after each metadata text and needs it when reading;
-it reads past the end of a text without one, which every Java client writes. So the Java client
-writes the NUL too, readers strip it, and an undecodable text of another program counts as
-unreadable. Its offset is still right.
+it reads past the end of a text without a NUL, as every Java client writes it. So the Java client
+here writes the NUL too, readers strip it, and the text of another program counts as unreadable if
+it cannot be decoded; its offset is still right.
 
-Transactions that are open:
+Open transactions:
 
-- Java's client alone can ask for them (KIP-664). A command does so through the shim in a JVM of
-  its own; the id of one that its coordinator has is taken over by librdkafka.
+- Only Java's client can request them (KIP-664). A command does so through the shim in a JVM of its
+  own; to end a transaction that its coordinator has, librdkafka takes over its id.
 - Leaders report a transaction's first offset in a partition, but not its id. Coordinators report
-  the id, and leave out transactions that the client may not describe, or that they have not read
-  yet after a move. So a transaction hangs only if no coordinator names it, this client may describe
-  any id, and the newest record is older than coordinators let a transaction become
+  the id, but leave out transactions that the client may not describe, or that they have not read
+  yet after a move. So a transaction counts as hanging only if no coordinator names it, this client
+  may describe any id, and its newest record is older than a coordinator lets a transaction become
   (`open_transactions`).
 """

@@ -1,10 +1,10 @@
 """Builds confluent-kafka's clients: their settings, and their reports of a failed connection.
 
 Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
-Not through the AdminClient: while a broker restarts, librdkafka's group requests of the admin
-kind can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with
-2.16.1) or through a null pointer (librdkafka#5040). `eo_listener.kafka` has the measurement. Only
-the AdminClient can describe topics; that request survived the same restarts.
+They do not use the AdminClient: while a broker restarts, its requests for groups can end the whole
+process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with 2.16.1) or a null pointer
+(librdkafka#5040). `eo_listener.kafka` has the measurement. Only the AdminClient can describe
+topics; that request survived the same restarts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eo_listener.client_config.validation import require_property
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.offsets import Position, TopicPartition
 
-SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives a request up, or sends it again
+SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives up a request, or sends it again
 
 _COMMON = {
     "client.id": "eo-listener",
@@ -42,16 +42,14 @@ _COMMON = {
     "reconnect.backoff.max.ms": "2000",
     # Only Kafka's answers are wanted, never records or news of topics.
     "topic.metadata.refresh.interval.ms": "-1",
-    # Until then librdkafka answers from memory that a partition added meanwhile does not exist.
+    # For this long, librdkafka answers from memory that a partition added meanwhile does not exist.
     "metadata.max.age.ms": "2000",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """The settings of a Consumer with respect to its group; the user's properties replace
-    `settings`, not `fixed`.
-    """
+    """A Consumer's settings for its group; the user's properties override `settings` only."""
 
     settings: Mapping[str, str]
     fixed: Mapping[str, str]
@@ -66,25 +64,25 @@ OUTSIDER = Role(
         "heartbeat.interval.ms": "1000",
     },
     fixed={
-        # One who never joins has no member epoch to show, as the user's `consumer` would require.
+        # A client that never joins has no member epoch, which the user's `consumer` would require.
         "group.protocol": "classic",
         # The log end as Kafka's own tools show it, open transactions included.
         "isolation.level": "read_uncommitted",
     },
 )
-# Waits with what it reads of a group until transactions on it have ended.
+# Reads a group only after the transactions on it have ended.
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
 
 _MEMBER = {
-    # A fixed name: whoever joins with it takes the place of the member before it.
+    # A fixed name: a member that joins with it takes the place of the previous one.
     "group.instance.id": INSTANCE_ID,
-    # The most there is: the committer's thread, which polls, may be held up by other groups. And
-    # one that has not polled for this long joins again unasked, over the head of its successor.
+    # The maximum: other groups may delay the committer's thread, which polls. And a member that has
+    # not polled for this long joins again on its own, and displaces its successor.
     "max.poll.interval.ms": "86400000",
     "topic.metadata.refresh.interval.ms": "30000",
 }
 _MEMBER_FIXED = {"enable.auto.commit": "false"}
-# The length of a session is Kafka's own, 45 s, and in the new protocol the broker's to say.
+# The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
 MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
 
 # librdkafka writes fatal errors of a client to stderr at any level, unless it has a logger.
@@ -94,9 +92,9 @@ SILENT.disabled = True
 # The first says no more than the error before it, the second only that a member subscribed to a
 # topic that is gone.
 _NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
-# Errors that end a member for good, by Kafka's numbers: fenced, instance id in use, not allowed,
-# protocol not known, too many members, assignor or version not supported. For a producer: fenced
-# (in librdkafka's number and Kafka's), and what a transactional id may not do or have.
+# Errors after which a member never works again, by Kafka's numbers: fenced, instance id in use, not
+# allowed, protocol not known, too many members, assignor or version not supported. For a producer:
+# fenced (librdkafka's number and Kafka's), and a transactional id without right or valid time-out.
 _FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35, -144, 90, 47, 53, 50)
 
 _UNREACHABLE = "Check that the broker is running and that this address is right"
@@ -116,7 +114,8 @@ _C = TypeVar("_C")
 class ConnectionErrors:
     """The errors of a client's connections, until a request succeeds.
 
-    A broker's reason (a missing right, for example) comes once, apart from the request it is of.
+    A broker reports its reason (a missing right, for example) once, separately from the request
+    that it concerns.
     """
 
     def __init__(self, servers: str) -> None:
@@ -126,24 +125,22 @@ class ConnectionErrors:
         self.connections_lost = 0
 
     def record(self, error: Answer) -> None:
-        """Record an error; an `error_cb` of confluent-kafka."""
+        """Record an error; serves as `error_cb` of a confluent-kafka client."""
         if error.name() in _NO_REASON:
             return
         if error.name() == "_FATAL":
             self.fatal = error
         self.connections_lost += is_local(error)
-        # A broker reports its reason once, and it explains more than what this side sees after it.
+        # A broker reports its reason once, and it explains more than this side's later errors.
         if self._worst is None or is_local(self._worst) or not is_local(error):
             self._worst = error
 
     def forget(self) -> None:
-        """A request has been answered."""
+        """Forget the reported error, after a request has been answered."""
         self._worst = None
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; if a connection reported an error, that is the
-        reason.
-        """
+        """Return the error that `action` failed; its reason is a connection's error, if any."""
         reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
@@ -159,9 +156,9 @@ class ConnectionErrors:
 class Client:
     """A Consumer of one group, which never fetches.
 
-    Raises SettingsError for properties that librdkafka does not accept. Not to be used by two
-    threads at once, nor after a fork. `errors` are those of its connections; after one that is
-    `fatal` nothing will ever succeed.
+    Raises SettingsError for properties that librdkafka does not accept. Two threads must not use it
+    at once, and a forked process must not use it at all. `errors` has its connections' errors;
+    after a `fatal` one no request will ever succeed.
     """
 
     def __init__(
@@ -201,19 +198,17 @@ class Client:
             self.errors.record(error)
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; if a connection reported an error, that is the
-        reason.
-        """
+        """Return the error that `action` failed; its reason is a connection's error, if any."""
         self.poll()
         return self.errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the connections; waits some seconds for a commit that is still out."""
+        """Close the connections; wait some seconds for an unanswered commit."""
         self.consumer.close()
 
 
 def to_wire(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
-    """Convert the offsets to librdkafka's type."""
+    """Convert `positions` to librdkafka's type."""
     return [
         Wire(tp.topic, tp.partition, position.offset, position.metadata)
         for tp, position in positions.items()
@@ -221,14 +216,14 @@ def to_wire(positions: Mapping[TopicPartition, Position]) -> list[Wire]:
 
 
 def with_defaults(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The properties of any kind of client, with the defaults of this package."""
+    """Return this package's defaults for any kind of client, overridden by `properties`."""
     return {**_COMMON, **properties}
 
 
 def open_admin(properties: Mapping[str, str]) -> AdminClient:
-    """An AdminClient with the same settings. Raises SettingsError.
+    """Open an AdminClient with these properties. Raises SettingsError.
 
-    Keep it until its answers were read: one that is collected answers nothing.
+    Keep it until its answers have been read: after garbage collection it answers nothing.
     """
     return new_client(AdminClient, with_defaults(properties))
 
@@ -236,11 +231,11 @@ def open_admin(properties: Mapping[str, str]) -> AdminClient:
 def open_reader(
     properties: Mapping[str, str], name: str, *, committed: bool, error_cb: Callable[[Answer], None]
 ) -> Consumer:
-    """A Consumer for records of the partitions that it is assigned. Raises SettingsError.
+    """Open a Consumer that reads the partitions assigned to it. Raises SettingsError.
 
-    It joins no group: librdkafka only requires a `name` for one. It reports the end of a partition,
-    and an error if the log no longer has the offset to read. With `committed`, it is shown
-    records of committed transactions only.
+    It joins no group: librdkafka only requires a group's `name`. It reports the end of a partition,
+    and an error if the log no longer has the offset to read. With `committed`, it reads as
+    read_committed.
     """
     settings: dict[str, Any] = {
         **with_defaults(properties),
@@ -256,7 +251,7 @@ def open_reader(
 
 
 def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: ConnectionErrors) -> str:
-    """The cleanup.policy of a topic. Raises KafkaError."""
+    """Return the cleanup.policy of a topic. Raises KafkaError."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     action = f"reading the settings of topic {topic}"
     try:
@@ -267,9 +262,9 @@ def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: Conne
 
 
 def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
-    """A client of this kind. Raises SettingsError if librdkafka does not accept the settings.
+    """Open a client of this `kind`. Raises SettingsError if librdkafka rejects the settings.
 
-    They are checked first: a text that is not UTF-8 would end the whole process.
+    Checks them first: a text that is not UTF-8 would end the whole process.
     """
     for name, value in settings.items():
         require_property(name, value)
@@ -291,21 +286,21 @@ def chunks(values: Iterable[_C], size: int) -> Iterator[list[_C]]:
 
 
 def seconds_until(deadline: float) -> float:
-    """The seconds until `deadline` (monotonic clock), at least a tenth."""
+    """Return the seconds until `deadline` (monotonic clock), at least 0.1."""
     return max(0.1, deadline - time.monotonic())
 
 
 def answer_of(error: KafkaException | Late) -> Answer:
-    """The KafkaError inside an exception of the library, or the one for an answer that is late."""
+    """Return the KafkaError inside the library's exception, or a time-out for a late answer."""
     answer = Answer(TIMED_OUT) if isinstance(error, Late) else error.args[0]
     assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, for mypy
     return answer
 
 
 def _inner_name(error: Answer) -> str:
-    """Return the name of an error; that of its reason if librdkafka only reports that it is fatal.
+    """Return the name of an error, or of its reason if librdkafka only reports that it is fatal.
 
-    The reason comes as the text that librdkafka has for it, so that is what is compared.
+    librdkafka gives the reason only as its text, so this function compares texts.
     """
     if error.name() == "_TRANSPORT" and "SSL routines" in error.str():
         return "_SSL"  # under TLS 1.3 a broker refuses a certificate when the handshake is over
@@ -319,5 +314,5 @@ def _inner_name(error: Answer) -> str:
 
 
 def is_local(error: Answer) -> bool:
-    """True for librdkafka's own errors, which no broker has sent."""
+    """Return True for librdkafka's own errors, which no broker has sent."""
     return error.name().startswith("_")

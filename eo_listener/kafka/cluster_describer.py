@@ -1,8 +1,8 @@
-"""Facts about a cluster and its groups, as far as Kafka reports them; changes nothing.
+"""Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
-Groups are described by requests that only the AdminClient has. While a broker restarts these can
-end the whole process (see `eo_listener.kafka`). So this is for commands of their own and never for
-a driver, which starts one such command as a child.
+Only the AdminClient has the requests that describe groups. While a broker restarts they can end the
+whole process (see `eo_listener.kafka`). So only separate commands use this module, never a driver,
+which starts such a command as a child process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from eo_listener.preflight.facts import (
     Tried,
 )
 
-_REACH = 6.0  # a little more than a connection may take to be made
+_REACH = 6.0  # a little more than a connection may take to open
 _REQUEST = 5.0
 _PAUSE = 0.2
 _NO_TIMEOUT = "INVALID_TRANSACTION_TIMEOUT"
@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 
 class ClusterDescriber:
-    """Asks one cluster; each call takes at most `timeout` seconds. For one thread.
+    """Describes one cluster; each call takes at most `timeout` seconds. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -76,8 +76,8 @@ class ClusterDescriber:
         self._admin: AdminClient = open_admin(properties)
 
     def cluster(self) -> ClusterFacts:
-        """The cluster, and the settings of one of its brokers. Raises KafkaError."""
-        self._logs.partitions((), time.monotonic() + _REACH)  # says best why, if it fails
+        """Return facts about the cluster, and the settings of one broker. Raises KafkaError."""
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
         try:
             brokers = sorted(self._admin.list_topics(timeout=self._timeout).brokers)
         except KafkaException as error:
@@ -92,9 +92,9 @@ class ClusterDescriber:
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
-        """A group and its offsets. Refusals of Kafka are among the facts.
+        """Return facts about a group, its offsets, and Kafka's refusals.
 
-        Raises SettingsError for a name that Kafka would not get as it is written.
+        Raises SettingsError for a name that would not reach Kafka as it is written.
         """
         require_name("group", name)
         ask = partial(
@@ -135,7 +135,7 @@ class ClusterDescriber:
 
         Raises KafkaError if Kafka cannot be reached, or refuses to describe the group.
         """
-        self._logs.partitions((), time.monotonic() + _REACH)  # says best why, if it fails
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
         facts = self.group(name)
         if facts.error is not None:
             raise KafkaError(
@@ -146,11 +146,11 @@ class ClusterDescriber:
         return facts
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """These topics, with the ends of their logs if the client may see them."""
+        """Return facts about topics, with the ends of their logs if the client may see them."""
         return {name: self._topic(name) for name in sorted(names)}
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None if they cannot be read."""
+        """Return the settings of a topic, or None if they cannot be read."""
         try:
             return self._settings(ConfigResource.Type.TOPIC, topic)
         except KafkaError:
@@ -167,11 +167,11 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Ask whether the client may write with it, without taking it from whoever has it.
+        """Ask whether the client may write with this id, without taking it from its producer.
 
-        By a time-out that is more than any broker allows: a broker looks at the right, then at the
-        time-out, and then at the id (KafkaApis, TransactionCoordinator.handleInitProducerId). Not
-        where `transaction.max.timeout.ms` is the greatest number there is.
+        It asks for a longer time-out than any broker allows: a broker checks the right, then the
+        time-out, and then the id (KafkaApis, TransactionCoordinator.handleInitProducerId). That
+        fails if `transaction.max.timeout.ms` is the greatest possible number.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -196,7 +196,7 @@ class ClusterDescriber:
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
     def _with_offsets(self, facts: GroupFacts) -> GroupFacts:
-        """The facts with the group's offsets, or with the error that prevented reading them."""
+        """Add the group's offsets to `facts`, or the error that prevented reading them."""
         group = facts.name
         try:
             parts: list[Any] = self._offsets(ConsumerGroupTopicPartitions(group), stable=False)
@@ -222,13 +222,13 @@ class ClusterDescriber:
         return list(answer.topic_partitions)
 
     def _foreign_protocol(self, name: str) -> str | None:
-        """The protocolType of a group that is not of consumers (Kafka Connect's, for example)."""
+        """Return the protocolType of a group that is not a consumer group, such as Connect's."""
         try:
             with warnings.catch_warnings():
-                # Deprecated for requests that refuse such groups; here they are what is asked for.
+                # Deprecated in favour of requests that refuse such groups, which are wanted here.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 groups: list[Any] = self._admin.list_groups(name, timeout=self._timeout)
-        except KafkaException:  # then the error that led here is all there is
+        except KafkaException:  # then only the error that led here is known
             return None
         types = [group.protocol_type for group in groups if group.id == name]
         return next((protocol for protocol in types if protocol not in _CONSUMERS), None)
@@ -256,7 +256,7 @@ class ClusterDescriber:
         )
 
     def _answer(self, ask: Callable[[], Future[_T]]) -> _T:
-        """The answer to a request, sent again while the coordinator moves. Raises KafkaError."""
+        """Return the answer; repeat the request while the coordinator moves. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -269,5 +269,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Kafka leaves them out when the broker is too old; none at all looks the same."""
+    """Return the names of operations; None if Kafka lists none or the broker is too old for it."""
     return frozenset(operation.name for operation in operations) if operations else None

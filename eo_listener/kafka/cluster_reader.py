@@ -1,4 +1,4 @@
-"""Read where groups and logs stand; changes nothing."""
+"""Reads where groups and logs stand; changes nothing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PAUSE = 0.2
 
 
 class ClusterReader:
-    """Group offsets and log ends of one cluster. Every call raises KafkaError on failure.
+    """Reads group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
-    `timeout` bounds each reading, in seconds; a coordinator that is being made, or moves, is waited
-    for as long. Not to be used by two threads at once.
+    `timeout` limits each reading, in seconds, including the wait for a coordinator that is new or
+    moves. Two threads must not use it at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
@@ -42,7 +42,7 @@ class ClusterReader:
         *,
         stable: bool = False,
     ) -> Mapping[TopicPartition, Position]:
-        """The offsets that a group holds, with their metadata; empty for an unknown group.
+        """Return the offsets that a group holds, with their metadata; none for an unknown group.
 
         Reads all partitions of the cluster if none are named. Offsets committed in a transaction
         count once the transaction has ended, a little after the producer gets its answer: `stable`
@@ -57,7 +57,7 @@ class ClusterReader:
         except KafkaError as error:
             if error.code != "_TIMED_OUT":
                 raise
-            self._read(group, requested, OUTSIDER)  # raises when it is not for a transaction
+            self._read(group, requested, OUTSIDER)  # raises if no transaction is the cause
             raise KafkaError(
                 f"group {group} cannot be read reliably: a transaction that commits to it has "
                 f"been open for {self._timeout:g} s",
@@ -68,13 +68,13 @@ class ClusterReader:
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
-        """All partitions of these topics, or of all but Kafka's own; none of an unknown topic."""
+        """Return the partitions of `topics` that exist; if None, of all topics but Kafka's own."""
         return self._logs.partitions(topics, self._deadline())
 
     def require_shown(self, topics: Collection[str]) -> None:
         """Raise KafkaError for topics that Kafka does not show to this client.
 
-        It leaves them out of `partitions`, and of what groups hold.
+        Kafka leaves them out of `partitions`, and out of the offsets of groups.
         """
         refused = self._logs.refused(topics, self._deadline())
         for code in sorted(set(refused.values())):
@@ -93,17 +93,17 @@ class ClusterReader:
         return self._logs.leaders(topics, self._deadline())
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset that each log will write; a partition that is gone is left out."""
+        """Return the end of each log, its next offset; leave out partitions that do not exist."""
         return self._logs.ends(tuple(partitions), self._deadline())
 
     def stable_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Kafka's last stable offset of each log; a partition that is gone is left out."""
+        """Return each log's last stable offset; leave out partitions that do not exist."""
         return self._logs.stable_ends(tuple(partitions), self._deadline())
 
     def ranges(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetRange]:
-        """From the last stable offset to the end of each log; all must exist."""
+        """Return the range from the last stable offset to the end of each log; all must exist."""
         return self._logs.ranges(partitions, self._deadline())
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""The newest value of each key of a compacted topic, read to the end of its log.
+"""Reads the newest value of each key of a compacted topic, to the end of its log.
 
-The end is the high watermark at the start of the read. A read_committed consumer sees nothing from
-the first open transaction on, whoever owns it, so its values may be old. Therefore the records
-between there and the end are also read uncommitted, for their keys only: if none of them was
-requested, no requested value is old.
+The end is the high watermark at the start of the read. A read_committed consumer sees nothing after
+the start of the first open transaction, whoever owns it, so its values may be old. Therefore a
+second consumer reads the records from there to the end uncommitted, for their keys only: if none of
+them was requested, no requested value is old.
 
 Records that were read stay in memory; the next read fetches only newer ones.
 """
@@ -37,7 +37,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 _REPLICAS: Final = 3
 _PAUSE: Final = 0.02
-_PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins later than where reading went on
+_PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins after the offset to read next
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
@@ -45,10 +45,10 @@ Concerns = Callable[[bytes, "bytes | None"], bool]
 
 
 class PendingRecord(NamedTuple):
-    """The first record of the open transaction behind which a partition cannot be read.
+    """The first record of the open transaction that stops the reading of a partition.
 
-    `hidden` are the keys of the requested records from there on, its own included: each belongs to
-    a transaction that is open, or was committed, or was aborted.
+    `hidden` are the keys of the requested records from this record to the end: each record belongs
+    to a transaction that is open, or was committed, or was aborted.
     """
 
     partition: int
@@ -58,7 +58,7 @@ class PendingRecord(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A value, and the partition that it lies in."""
+    """A value, and the partition that has it."""
 
     value: bytes
     partition: int
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The contents of a topic. If something is `pending`, requested values may be old."""
+    """The contents of a topic. If `pending` is not empty, requested values may be old."""
 
     values: Mapping[bytes, Stored]
     partitions: int
@@ -74,9 +74,9 @@ class Reading:
 
 
 class CompactedTopic:
-    """One topic, read by two consumers that join no group. For one thread.
+    """Reads one topic with two consumers that join no group. Only one thread may use it.
 
-    `timeout` bounds each method, in seconds. All but `close` raise KafkaError.
+    `timeout` limits each method, in seconds. All methods but `close` raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float) -> None:
@@ -95,11 +95,11 @@ class CompactedTopic:
         self._read: dict[int, int] = {}  # by partition: the offset to read next
 
     def exists(self) -> bool:
-        """Return True if there is such a topic, which the right to read it is enough to know."""
+        """Return True if the topic exists; the right to read it is sufficient."""
         return self._follow(self._deadline())
 
     def policy(self) -> str | None:
-        """The topic's cleanup.policy; None if the topic does not exist."""
+        """Return the topic's cleanup.policy, or None if the topic does not exist."""
         deadline = self._deadline()
         if not self._follow(deadline):
             return None
@@ -109,9 +109,9 @@ class CompactedTopic:
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
-        """Create the topic, unless somebody else just did, and wait until its metadata is there.
+        """Create the topic, unless somebody else just did, and wait for its metadata.
 
-        With 3 replicas, the default of Kafka's own topics, or as many as there are brokers: the
+        It gets 3 replicas, the default of Kafka's own topics, or as many as there are brokers: the
         brokers' default for other topics is 1.
         """
         deadline = self._deadline()
@@ -131,10 +131,10 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
-        """Read to the end of the log as it is now, at least for the records that it `concerns`.
+        """Read to the current end of the log, at least the records that `concerns` selects.
 
         If an open transaction hides some of these, waits up to `pending_timeout` seconds for its
-        end; values still hidden then are the reading's `pending`.
+        end; the reading's `pending` then describes the records that are still hidden.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
@@ -158,7 +158,7 @@ class CompactedTopic:
             except KafkaError as error:
                 if error.code != _PUSHED_OUT:
                     raise
-                for partition in behind:  # compaction or truncation: from its beginning, then
+                for partition in behind:  # compaction or truncation: read it from its beginning
                     self._forget(partition)
                 continue
             if not pending or time.monotonic() >= stop_waiting:
@@ -170,7 +170,7 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def count_after(self, concerns: Concerns, partition: int) -> int:
-        """Count records that it `concerns` which were appended since `read`, aborted ones too."""
+        """Count the records appended since `read` that `concerns` selects, aborted ones too."""
         deadline = self._deadline()
         end = self._ends(self._uncommitted, [partition], deadline)[partition]
         ranges = {partition: OffsetRange(self._read[partition], end)}
@@ -186,7 +186,7 @@ class CompactedTopic:
         self._uncommitted.close()
 
     def _follow(self, deadline: float) -> bool:
-        """Return True if the topic exists; forgets what an older topic of that name held."""
+        """Return True if the topic exists; forget the values of an older topic of that name."""
         topic = self._logs.topics((self.topic,), deadline).get(self.topic)
         if topic is None:
             return False
@@ -203,10 +203,10 @@ class CompactedTopic:
             del self._values[key]
 
     def _take(self, ends: Mapping[int, int], deadline: float) -> None:
-        """Read on to these offsets, by partition; keep what is committed below them."""
+        """Continue reading up to the offsets in `ends`, by partition; keep the committed values."""
         ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
         for partition, offset, key, value in self._records(self._committed, ranges, deadline):
-            self._read[partition] = offset  # from here on the next read, if this one is broken off
+            self._read[partition] = offset  # the next read starts here, if this one is interrupted
             if value is None:
                 self._values.pop(key, None)
             else:
@@ -216,7 +216,7 @@ class CompactedTopic:
     def _pending(
         self, partition: int, end: int, concerns: Concerns, deadline: float
     ) -> PendingRecord | None:
-        """The record behind which something that counts cannot be read; None if nothing does."""
+        """Return the first record of the transaction that hides requested records, or None."""
         first: tuple[int, bytes] | None = None
         hidden: set[bytes] = set()
         ranges = {partition: OffsetRange(self._read[partition], end)}
@@ -231,7 +231,7 @@ class CompactedTopic:
     def _records(
         self, reader: RangeReader, ranges: Mapping[int, OffsetRange], deadline: float
     ) -> Iterator[tuple[int, int, bytes, bytes | None]]:
-        """Partition, offset, key and value of the records in these ranges."""
+        """Yield partition, offset, key and value of the records in `ranges`."""
         of_topic = {TopicPartition(self.topic, number): part for number, part in ranges.items()}
         for message in reader.messages(of_topic, deadline):
             yield message.partition(), message.offset(), message.key() or b"", message.value()
@@ -239,7 +239,7 @@ class CompactedTopic:
     def _ends(
         self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
-        """Return the end of each partition for this reader; in order of partition."""
+        """Return the end of each partition that `reader` sees, in order of partition."""
         action = f"reading the end of topic {self.topic}"
         queries = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:

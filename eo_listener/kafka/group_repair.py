@@ -1,11 +1,11 @@
-"""Changes a group that nobody uses: finds out whether that is so, commits, and reads it back.
+"""Changes a group's offsets: checks that nobody uses the group, commits, and reads it back.
 
-- A group with members is refused; so does the broker, at the commit (UNKNOWN_MEMBER_ID).
-- A query in `mode="simple"` or `"transactional"` is no member. It shows by its commits alone: the
-  group is read twice, some seconds apart, and must hold the same, metadata included. So a query
-  that commits nothing in that time is not found. Nothing is lost by it: such a query commits its
-  own position again with its next batch, or within `recommit_interval`, and names the repair as a
-  foreign commit.
+- The repair refuses a group with members; the broker does too, at the commit (UNKNOWN_MEMBER_ID).
+- A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal it: the
+  repair reads the group twice, some seconds apart, and the offsets and metadata must be the same.
+  So it does not find a query that commits nothing in that time. Nothing is lost then: such a query
+  commits its own position again with its next batch, or within `recommit_interval`, and reports
+  the repair as a foreign commit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import Position, TopicPartition
 
 _EMPTY: Final = frozenset({None, "Empty", "Dead"})
-_TIMEOUT: Final = 15.0  # seconds for each part, a coordinator that moves included
+_TIMEOUT: Final = 15.0  # seconds for each part, including the wait while a coordinator moves
 _PAUSE: Final = 0.5
 
 
 class GroupRepair:
-    """One group of one cluster. Every method raises KafkaError; for one thread.
+    """Repairs one group of a cluster. Every method raises KafkaError; only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -40,11 +40,14 @@ class GroupRepair:
         self._reader = ClusterReader(properties)
 
     def offsets(self) -> Mapping[TopicPartition, Position]:
-        """The group's offsets of all topics, when no transaction on it is open."""
+        """Return the group's offsets of all topics, once no transaction on it is open."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:
-        """Raise InUseError if it has members, SettingsError if it is not a consumer group."""
+        """Raise InUseError if the group has members.
+
+        Raises SettingsError if it is not a consumer group.
+        """
         with closing(ClusterDescriber(self._properties)) as describer:
             facts = describer.require_group(self._group)
         if facts.protocol is not None:
@@ -62,15 +65,13 @@ class GroupRepair:
             )
 
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
-        """Raise InUseError if the group moves within that many seconds, or has moved since the
-        plan.
-        """
+        """Raise InUseError if the group has moved since the plan, or moves within `seconds`."""
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)
         self._refuse_moved(change, f"within {seconds:g} s")
 
     def commit(self, change: GroupChange) -> GroupOutcome:
-        """Commit, and read the group back.
+        """Commit `change`, and read the group back.
 
         Raises KafkaError if it cannot be read back, so that its offsets are unknown.
         """
@@ -100,7 +101,7 @@ class GroupRepair:
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
     ) -> dict[str, str]:
-        """Commit a part; the errors that are left, by Kafka's name, with what they were of."""
+        """Commit a part; return the text of each remaining error, by Kafka's name of the error."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
             errors: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""As whom commits are made: the commit modes and the stores that carry them out."""
+"""The commit modes, and the group stores that implement them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
 
 
 def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
-    """The groups of one cluster in this mode; connects to nothing yet.
+    """Return the store for a cluster's groups in this mode; it does not connect yet.
 
     Raises SettingsError for an unknown mode.
     """
@@ -42,7 +42,7 @@ def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
 def check(properties: Mapping[str, str], mode: str = "simple") -> None:
     """Raise SettingsError if librdkafka does not accept these properties in this mode.
 
-    Connects to nothing.
+    Does not connect.
     """
     require_one_of("mode", mode, MODES)
     require_ports(properties.get(SERVERS, ""))
@@ -53,19 +53,19 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Return True if the installed librdkafka supports Kerberos; that of the wheels does not."""
+    """Return True if the installed librdkafka supports Kerberos; the one in the wheels does not."""
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
-    except SettingsError:  # as librdkafka answers a question for a part that it lacks
+    except SettingsError:  # librdkafka's answer if it lacks this feature
         return False
     return True
 
 
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
-    """The groups of a cluster in this commit mode; asks Java where its key stores are needed.
+    """Return the store for a cluster's groups in this mode; ask Java to read its key stores.
 
-    For the thread that will use them. Raises KafkaError if a store cannot be opened now but a later
-    call may succeed, and SettingsError for settings that librdkafka does not accept.
+    Call it on the thread that will use the store. Raises KafkaError if the store cannot be opened
+    now but a later call may succeed, and SettingsError if librdkafka does not accept the settings.
     """
     if cluster.client == "java":
         return _java_groups(cluster, mode, shim_client)
@@ -73,7 +73,7 @@ def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) ->
 
 
 def librdkafka_properties(cluster: Cluster, shim_client: ShimClient | None) -> dict[str, str]:
-    """librdkafka's properties for a cluster, key stores as PEM. Raises KafkaError."""
+    """Return librdkafka's properties for a cluster, with key stores as PEM. Raises KafkaError."""
     properties = dict(cluster.properties)
     for store in cluster.stores:
         properties |= _pem_properties(store, shim_client)

@@ -1,7 +1,7 @@
-"""Commit to consumer groups through Spark's own kafka-clients, which can do what librdkafka cannot.
+"""Commits to consumer groups through Spark's own kafka-clients, for logins that librdkafka lacks.
 
 Delegation tokens, MSK IAM and other login or callback handlers exist in Java alone. The shim
-holds one Admin for each store; formats are those of its classes GroupCommit and GroupSnapshot.
+holds one Admin for each store; its classes GroupCommit and GroupSnapshot define the formats.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from eo_listener.model.protocols import GroupSnapshot, ShimClient
 from eo_listener.offsets import Position, TopicPartition
 
 FORMAT: Final = 1
-UNANSWERED: Final = "REQUEST_TIMED_OUT"  # of unknown outcome: it may land yet
-NO_JVM: Final = "_JVM"  # the JVM did not do it, or did not say; of unknown outcome too
+UNANSWERED: Final = "REQUEST_TIMED_OUT"  # outcome unknown: the commit may still arrive
+NO_JVM: Final = "_JVM"  # the JVM did not do it, or did not answer; outcome unknown too
 
 _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
-_FAREWELL = 1.5  # seconds to close in; the Admin takes one of them
+_FAREWELL = 1.5  # seconds for closing; the Admin takes one of them
 
 
 class JavaGroups:
     """The consumer groups of one cluster: the `GroupStore` of the simple mode, inside the JVM.
 
-    `properties` have Java's names, as the Spark source has them. However many groups there are,
-    the JVM has one client for them, with one thread and a connection for each broker; here is one
-    thread. Brokers from 3.0.
+    `properties` have Java's names, as the Spark source has them. For any number of groups, the JVM
+    has one client, with one thread and a connection to each broker; Python has one thread.
+    Requires brokers from 3.0.
     """
 
     def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:
         self._calls = _Calls(shim_client)
         self._servers = properties.get("bootstrap.servers", "")
         self._client = uuid.uuid4().hex[:12]
-        # Sent with every call: the JVM may have dropped the client, and they are few.
+        # Sent with every call: the JVM may have dropped the client, and the properties are few.
         self._opening = {"client": self._client, "properties": dict(properties)}
 
     def commit(
@@ -49,10 +49,10 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        Confirmed is what the broker answered to the only request that was out: the JVM's client
-        repeats none that is unanswered. Of unknown outcome are REQUEST_TIMED_OUT and `_JVM`: such
-        a request is not sent later on, but the broker may have read it already, and a JVM that
-        stands still may hold it. So nothing else is sent until the JVM has answered for it.
+        None means that the broker confirmed the one request that was sent: the JVM's client repeats
+        no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown: the client
+        does not send the request later, but the broker may have read it already, and a suspended
+        JVM may hold it. So this store sends nothing else until the JVM has answered the call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
@@ -84,10 +84,10 @@ class JavaGroups:
         )
 
     def poll(self) -> None:
-        """Nothing to do: the JVM's client has a thread of its own."""
+        """Do nothing: the JVM's client has a thread of its own."""
 
     def close(self) -> None:
-        """Close the connections; waits some seconds for a request that is still out."""
+        """Close the connections; wait some seconds for an unanswered request."""
         farewell = json.dumps({"client": self._client})
         try:
             self._calls.make("groups.close", farewell, time.monotonic() + _FAREWELL)
@@ -129,11 +129,11 @@ class JavaGroups:
 
 
 class _Calls:
-    """One call into the JVM after the other, on a thread of its own, each awaited for a time.
+    """Makes one call into the JVM after another, on its own thread, with a limit on each wait.
 
-    py4j waits for an answer without limit, and a JVM may be suspended. An abandoned call is carried
-    out when the JVM continues, so the next call waits for its end: a newer commit must not be sent
-    at the same time as an older one, which could arrive last and move the group back.
+    py4j waits for an answer without limit, and a JVM may be suspended. The JVM executes an
+    abandoned call when it continues, so the next call waits for its end: a newer commit must not be
+    sent at the same time as an older one, which could arrive last and move the group back.
     """
 
     def __init__(self, shim_client: ShimClient) -> None:
@@ -146,13 +146,16 @@ class _Calls:
         self._thread.start()
 
     def settle(self, deadline: float) -> None:
-        """Wait for the end of the call before. Raises Late when it does not come in time."""
+        """Wait until the previous call has ended. Raises Late if `deadline` passes first."""
         if self._last is not None:
             self._last.exception(max(0.0, deadline - time.monotonic()))
             self._last = None
 
     def make(self, name: str, argument: str, deadline: float) -> str:
-        """Return the answer. Raises JvmError, or Late if `deadline` passes first."""
+        """Call the shim's function `name` with `argument`, and return the answer.
+
+        Raises JvmError, or Late if `deadline` passes first.
+        """
         self.settle(deadline)
         answer = self._last = Future()
         self._orders.put((name, argument, answer))
@@ -161,7 +164,7 @@ class _Calls:
         return answer.result(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """End the thread, when its call has ended."""
+        """End the thread after its current call."""
         self._orders.put(None)
         self._thread.join(_GRACE)
 
@@ -175,7 +178,7 @@ class _Calls:
 
 
 def answer_in(text: str) -> Any:
-    """Read an answer of the shim. Raises JvmError for one of another version."""
+    """Parse an answer of the shim. Raises JvmError if it has the format of another version."""
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(
@@ -187,7 +190,7 @@ def answer_in(text: str) -> Any:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions as the shim reads them, in its class PositionsJson."""
+    """Return the partitions in the form that the shim's class PositionsJson reads."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -195,10 +198,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Positions as the shim reads them: each metadata text once, since most partitions share it.
+    """Return positions in the shim's form: each metadata text once, as most partitions share it.
 
-    With a NUL behind the text, as confluent-kafka writes it: reading one without, it goes on into
-    whatever its memory holds there.
+    A NUL follows each text, as if confluent-kafka had written it: without the NUL, confluent-kafka
+    reads on into other memory.
     """
     texts: dict[str, int] = {}
     topics: dict[str, list[tuple[int, int, int]]] = {}
@@ -209,7 +212,7 @@ def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
 
 
 def _unpacked(answer: Mapping[str, Any]) -> dict[TopicPartition, Position]:
-    """A group's offsets, without the NUL after the texts."""
+    """Return the group's positions in `answer`, without the NUL after each metadata text."""
     texts = [text.rstrip("\0") for text in answer["metadata"]]
     return {
         TopicPartition(topic, partition): Position(offset=offset, metadata=texts[index])

@@ -1,7 +1,7 @@
 """Transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
-Transactions that tasks join, and those that are open on a topic, whoever's they are. The formats
-are those of the shim's classes TransactionCalls, BatchWrites and TaskReport.
+They concern transactions that tasks join, and any producer's open transactions. The shim's classes
+TransactionCalls, BatchWrites and TaskReport define the formats.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from eo_listener.offsets import TopicPartition
 _ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _NO_TIMEOUT_MS: Final = 2**31 - 1  # TransactionMetadata.isDistributedTwoPhaseCommitTxn
-# In one request each: a leader answers with all producers of a partition, idempotent ones too.
+# The most in one request: a leader answers with all producers of a partition, idempotent ones too.
 _PARTITIONS: Final = 10
 _IDS: Final = 500
 _CHARACTERS: Final = 1_000_000  # the shim's reader of JSON takes texts of at most 20 million
 _OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-# Error names that differ between Kafka and librdkafka: errors have librdkafka's.
+# Error names that differ between Kafka and librdkafka: errors here have librdkafka's.
 _NAMES: Final = {
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
     "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART",
@@ -37,10 +37,10 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
-    """The coordinator's answer about a transactional id; `state` as Kafka names it.
+    """The coordinator's answer about a transactional id; `state` is Kafka's name of its state.
 
-    Its time-out is in seconds. `started` is when the newest transaction began, in milliseconds
-    since 1970, None before the first; it may be over.
+    `timeout` is in seconds. `started` is when the newest transaction began, in milliseconds since
+    1970, or None before the first one; that transaction may be over.
     """
 
     state: str
@@ -67,16 +67,16 @@ class DescribedTransaction:
 
     @property
     def state_known(self) -> bool:
-        """True if it is a state of Kafka's TransactionState: Java's client names others Unknown."""
+        """True if `state` is in Kafka's TransactionState: Java's client calls others Unknown."""
         return self.ongoing or self.ending or self.state in _OVER
 
 
 class OpenProducer(NamedTuple):
-    """A producer that has a transaction open in a partition, as the partition's leader says.
+    """A producer that has a transaction open in a partition, as the partition's leader reports.
 
     `start` is the transaction's first offset there. `last_sequence` counts its records;
     `last_written` is the time of the last one, in milliseconds since 1970, by the producer's clock
-    or the broker's, as the topic is set.
+    or the broker's, depending on the topic's settings.
     """
 
     producer_id: int
@@ -86,13 +86,13 @@ class OpenProducer(NamedTuple):
     last_written: int
 
     def is_same(self, reading: OpenProducer) -> bool:
-        """Return True if another reading is of this transaction, which may have gone on."""
+        """Return True if `reading` is of the same transaction, which may have continued since."""
         return (self.producer_id, self.start) == (reading.producer_id, reading.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """The coordinators' answers about transactional ids, and the errors of the others."""
+    """The coordinators' answers about transactional ids, and the errors of ids not described."""
 
     by_id: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class DescribedTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers of each partition that has one, and the errors of partitions not read."""
+    """The producers with open transactions by partition, and the errors of partitions not read."""
 
     by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
@@ -124,7 +124,7 @@ class TaskReport:
 
 
 class JoinedTransaction(NamedTuple):
-    """The transaction that the producers of tasks join, with the driver's producer."""
+    """The transaction of the driver's producer, which the producers of tasks join."""
 
     transactional_id: str
     producer_id: int
@@ -144,22 +144,20 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """Name the member that kafka-clients lacks for joining a transaction, if it lacks one."""
+        """Return the Java member that kafka-clients lacks for joining a transaction, or None."""
         answer = self._ask("transactions.missing", "checking kafka-clients", {})
         missing: str | None = answer["missing"]
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Return the Java exception classes that explain why a partitioner cannot choose
-        partitions; None if it can.
-        """
+        """Return the Java exception classes that make a partitioner unusable, or None."""
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
         return failed
 
     def describe(self, transactional_id: str, timeout: float) -> DescribedTransaction:
-        """Ask the coordinator for a transaction."""
+        """Ask the coordinator about a transactional id."""
         answer = self.describe_all([transactional_id], timeout)
         for error in answer.errors.values():
             raise error
@@ -168,7 +166,7 @@ class JavaTransactions:
     def describe_all(
         self, transactional_ids: Collection[str], timeout: float
     ) -> DescribedTransactions:
-        """Ask coordinators for transactions, of some hundred ids at a time."""
+        """Ask the coordinators about transactional ids, a few hundred at a time."""
         action = "describing the transaction"
         transactions: dict[str, DescribedTransaction] = {}
         errors: dict[str, KafkaError] = {}
@@ -182,7 +180,7 @@ class JavaTransactions:
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        """Ask the leaders of partitions who has a transaction open there, some at a time."""
+        """Ask the leaders of partitions for producers with open transactions, a few at a time."""
         producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for part in chunks(partitions, _PARTITIONS):
@@ -192,7 +190,7 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
-        """Ask all coordinators for the transactional ids of producers, of some hundred at a time.
+        """Ask all coordinators for the transactional ids of producers, a few hundred at a time.
 
         Kafka leaves out, without an error, ids that this client may not describe.
         """
@@ -222,9 +220,9 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Name the rows of a batch that are not to be sent, by the identity in their headers.
+        """Tell the shim which rows of a batch not to send, by the identity in their headers.
 
-        About a megabyte of identities goes with each call, and with each task of Spark.
+        Each call, and each task of Spark, carries about a megabyte of identities.
         """
         for part in _parts(identities):
             request = {"batch": batch, "identities": part}
@@ -239,12 +237,12 @@ class JavaTransactions:
         return bool(answer["running"])
 
     def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
-        """Return how many tasks Spark has planned for the batch, and what they have reported."""
+        """Return how many tasks Spark has planned for the batch, and their reports."""
         answer = self._ask("rows.reports", "reading what the tasks report", {"batch": batch})
         return answer["tasks"], [_report(report) for report in answer["reports"]]
 
     def close_batch(self, batch: str) -> None:
-        """Forget the batch."""
+        """Have the shim forget the batch."""
         self._ask("rows.close", "ending the tasks", {"batch": batch})
 
     def close(self) -> None:
@@ -271,7 +269,7 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """The part of a request that names the client and the time limit."""
+        """Return the part of a request that names the client and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 
@@ -292,7 +290,7 @@ def failure(action: str, error: Mapping[str, str]) -> KafkaError:
 
 
 def _parts(identities: Iterable[str]) -> Iterator[str]:
-    """Yield identities one a line, about a megabyte at a time."""
+    """Yield texts with one identity on each line, of about a megabyte each."""
     part: list[str] = []
     size = 0
     for identity in identities:

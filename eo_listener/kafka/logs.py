@@ -1,7 +1,8 @@
-"""Read where groups, logs and topics stand, through clients that are kept.
+"""Reads where groups, logs and topics stand, through clients that stay open.
 
-Everything here raises KafkaError if it is not answered before `deadline` (monotonic clock). Things
-that do not exist are left out; topics that Kafka refuses are in the answer's `errors`.
+Every request raises KafkaError if Kafka does not answer before `deadline` (monotonic clock). Topics
+and partitions that do not exist are left out; topics that Kafka refuses are in the answer's
+`errors`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from eo_listener.offsets import OffsetRange, Position, TopicPartition
 UNREADABLE = "(not readable)"
 NO_LEADER = -1
 # Partitions, or topics, in one request. librdkafka looks up each partition of an answer by walking
-# through the question: of 5,000 in one request that takes 110 ms, in five of 1,000 it takes 27.
+# through the request: 5,000 partitions take 110 ms in one request, and 27 ms in five of 1,000.
 _AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 # Answers to a client that does not yet know a partition's leader, or if the partition exists.
@@ -51,7 +52,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """An existing topic; `id` as Kafka's own tools spell it, None if it has none."""
+    """An existing topic; `id` as Kafka's own tools spell it, or None if the topic has no id."""
 
     id: str | None
     partitions: frozenset[int]
@@ -59,13 +60,13 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """A group's offsets; `errors` has the error name of topics that Kafka refuses to describe."""
+    """A group's offsets; `errors` has the error name of each topic that Kafka does not describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
 
     def whole(self) -> Mapping[TopicPartition, Position]:
-        """The positions. Raises KafkaError if a topic was refused."""
+        """Return the positions. Raises KafkaError if Kafka refused a topic."""
         _require_none(self.errors)
         return self.positions
 
@@ -74,7 +75,7 @@ NO_OFFSETS = GroupOffsets(positions=MappingProxyType({}), errors=MappingProxyTyp
 
 
 class Logs:
-    """The logs of one cluster. Not to be used by two threads at once; connects at first use."""
+    """Reads the logs of one cluster; connects at first use. Two threads must not use it at once."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
@@ -84,7 +85,7 @@ class Logs:
     def snapshot(
         self, offsets: GroupOffsets, partitions: Collection[TopicPartition], deadline: float
     ) -> GroupSnapshot:
-        """A group's offsets, together with its logs and topics."""
+        """Return a group's `offsets`, together with the logs' starts and ends and the topic ids."""
         topics, errors = self._describe({tp.topic for tp in partitions}, deadline)
         errors |= offsets.errors
         existing = [tp for tp in _existing(partitions, topics) if tp.topic not in errors]
@@ -104,13 +105,13 @@ class Logs:
     def ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """The next offset that each log will write."""
+        """Return the end of each log, the next offset that it will write."""
         return self._at("end", dict.fromkeys(partitions, OFFSET_END), deadline)
 
     def stable_ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return the start of the first open transaction of each log, or its end.
+        """Return the start of each log's first open transaction, or the log's end.
 
         A consumer under read_committed gets no further (Kafka's last stable offset).
         """
@@ -120,22 +121,22 @@ class Logs:
     def ranges(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, OffsetRange]:
-        """From the last stable offset to the end of each, of which all must exist.
+        """Return the range from the last stable offset to the end of each log; all must exist.
 
-        Their leaders alone are asked: topics are described by a broker that may be away.
+        Only the leaders are asked: a broker that describes topics may be unreachable.
         """
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)
         _require_none(refused)
         stable, refused = self._edges("are stable", specs, deadline, self._stable_client())
         _require_none(refused)
-        # It is read after the end, and may have gone past it.
+        # The last stable offset is read after the end, and may have passed it.
         return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
 
     def at(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """The first offset of each partition's time or later, in milliseconds since 1970.
+        """Return each partition's first offset at or after its time (milliseconds since 1970).
 
         A log with no such record is left out.
         """
@@ -158,7 +159,7 @@ class Logs:
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """All partitions of these topics, or of all but Kafka's own."""
+        """Return the partitions of these topics; if None, of all but Kafka's own."""
         return tuple(sorted(self.leaders(topics, deadline)))
 
     def leaders(
@@ -180,21 +181,21 @@ class Logs:
         }
 
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
-        """The topics that Kafka does not show to this client, with its answers.
+        """Return the topics that Kafka does not show to this client, with Kafka's errors.
 
-        A list of all topics leaves them out, whether they exist or not.
+        Kafka leaves them out of a list of all topics, whether they exist or not.
         """
         return self._describe(topics, deadline)[1]
 
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """The partitions that exist, except those of topics that Kafka refuses."""
+        """Return the partitions that exist, except those of topics that Kafka refuses."""
         topics, _ = self._describe({tp.topic for tp in partitions}, deadline)
         return _existing(partitions, topics)
 
     def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
-        """Return those topics that exist. Raises KafkaError also if one is refused."""
+        """Return the topics that exist. Raises KafkaError also if Kafka refuses one."""
         topics, errors = self._describe(names, deadline)
         _require_none(errors)
         return topics
@@ -202,10 +203,10 @@ class Logs:
     def _describe(
         self, names: Collection[str], deadline: float
     ) -> tuple[dict[str, Topic], dict[str, str]]:
-        """The topics that exist, each described again; the errors of topics that are refused.
+        """Describe topics; return those that exist, and the errors of those that Kafka refuses.
 
-        Of all requests of the AdminClient this one alone is used: it needs no coordinator, and
-        went through restarts of a broker that end the process with those for groups.
+        Of all requests of the AdminClient this class uses only this one: it needs no coordinator,
+        and survived restarts of a broker in which requests for groups end the process.
         """
         client, admin = self._open()
         action = "describing topics"
@@ -243,11 +244,11 @@ class Logs:
         deadline: float,
         client: Client | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-        """One end of each log, or its offset at a time; errors of topics that are refused.
+        """Return each log's start, end, or offset at a time, and the errors of refused topics.
 
         All logs must exist. librdkafka sends the request to the leaders it remembers. After a
-        change of a topic they are wrong for a moment, and the error of one partition may become
-        that of all.
+        change of a topic they are wrong for a moment, and the error of one partition may be
+        reported for all.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"
@@ -303,7 +304,7 @@ class Logs:
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> GroupOffsets:
-    """The offsets and metadata that the group of `client` holds."""
+    """Return the offsets and metadata that the group of `client` holds."""
     action = f"reading group {group}"
     queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}
@@ -318,7 +319,7 @@ def group_offsets(
 
 
 def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
-    """The offsets and metadata in an answer about a group; not those of which it has an error."""
+    """Return the offsets and metadata in an answer about a group, except those with an error."""
     return {
         TopicPartition(part.topic, part.partition): Position(
             offset=part.offset, metadata=_metadata_of(part)
@@ -329,11 +330,11 @@ def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
 
 
 def _metadata_of(part: Wire) -> str:
-    """The metadata text of an offset, without the NUL that confluent-kafka writes after each."""
+    """Return the metadata text of an offset, without the NUL that confluent-kafka adds."""
     try:
         return (part.metadata or "").rstrip("\0")
     except UnicodeDecodeError:
-        # Other clients write none, and librdkafka then reads on into memory that is not the text's.
+        # Other clients write no NUL, and librdkafka then reads beyond the text's memory.
         return UNREADABLE
 
 
@@ -367,7 +368,7 @@ def _ask(
 
 
 def _seconds_left(action: str, client: Client, deadline: float) -> float:
-    """Seconds to the deadline; raises KafkaError when it has passed."""
+    """Return the seconds to the deadline; raise KafkaError if it has passed."""
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         raise client.failure(action, Answer(TIMED_OUT))

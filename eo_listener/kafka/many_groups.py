@@ -1,9 +1,9 @@
-"""Reads what many consumer groups hold, all requests at once; changes nothing.
+"""Reads the offsets of many consumer groups, with all requests at once; changes nothing.
 
-By the AdminClient, whose group requests can end the whole process while a broker restarts (see
-`eo_listener.kafka`). So whoever reads again and again has it done in a process of its own, whose
-end is an error like any other. A Consumer for each group, as elsewhere, would take a minute for a
-thousand.
+It uses the AdminClient, whose group requests can end the whole process while a broker restarts (see
+`eo_listener.kafka`). So a command that reads repeatedly uses a separate process, whose end is an
+error like any other. A Consumer for each group, as elsewhere, would take a minute for a thousand
+groups.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class HeldByGroup:
 
 
 class ManyGroups:
-    """The groups of one cluster. Every call takes `timeout` seconds at most, and raises KafkaError.
+    """Reads the groups of one cluster. Every call takes at most `timeout` seconds.
 
-    With `apart` a process of its own asks, until `close`. Only one thread may use it, but any
-    thread may call `close`.
+    Every call raises KafkaError. With `apart` a separate process sends the requests, until `close`.
+    Only one thread may use it, but any thread may call `close`.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ManyGroups:
         self._process = SeparateProcess()
 
     def names(self) -> tuple[str, ...]:
-        """All consumer groups that the client may describe, in order."""
+        """Return the names of all consumer groups that the client may describe, in order."""
         names: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
         if isinstance(names, str):
             raise self._failure("listing groups", names)
         return names
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
-        """Return the offsets of each group; nothing for a group that does not exist."""
+        """Return the offsets of each group; no offsets for a group that does not exist."""
         groups = tuple(names)
         for name in groups:
             require_name("group", name)
@@ -70,7 +70,7 @@ class ManyGroups:
         return offsets
 
     def close(self) -> None:
-        """End the process, whatever it waits for."""
+        """End the separate process, whatever it is waiting for."""
         self._process.close()
 
     def _call(self, ask: Any, *arguments: Any) -> Any:
@@ -95,14 +95,14 @@ class ManyGroups:
 
 
 def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...] | str:
-    """The names, or Kafka's error."""
+    """Return the names of the groups, or the name of Kafka's error."""
     admin = open_admin(properties)
     try:
         listed: Any = admin.list_consumer_groups(request_timeout=timeout).result(timeout=timeout)
     except (KafkaException, Late) as error:
         return answer_of(error).name()
     if not listed.valid and listed.errors:
-        return str(listed.errors[0].name())  # the errors themselves, no exceptions
+        return str(listed.errors[0].name())  # KafkaErrors, not exceptions
     return tuple(sorted(group.group_id for group in listed.valid))
 
 
@@ -114,7 +114,7 @@ def _read(
     groups: dict[str, HeldByGroup] = {}
     remaining = list(names)
     while remaining:
-        # All requests at once; librdkafka takes one group in each.
+        # All requests at once; librdkafka accepts one group in each.
         requests: dict[str, Future[Any]] = {
             name: admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST

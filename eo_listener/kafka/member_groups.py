@@ -1,4 +1,4 @@
-"""Commit to consumer groups as a member of them: the group is Stable, its offsets do not expire."""
+"""Commits to consumer groups as their member: the group is Stable, its offsets do not expire."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from eo_listener.kafka.simple_groups import GroupClient, Ownership, PooledGroupS
 from eo_listener.offsets import Position, TopicPartition
 
 _STEP = 0.05
-_JOIN_TIMEOUT = 3.0  # seconds for a member that is there to take up further topics
+_JOIN_TIMEOUT = 3.0  # seconds for an existing member to add topics
 _REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, if nothing is committed
 _CLOSE = 3.0  # seconds to wait for a member to end
 _PAUSE = 10.0  # seconds for a successor to commit, if it is not clear that there is one
-_REJOIN = 1.0  # and how long one may hold up the thread
+_REJOIN = 1.0  # seconds for which one such try may delay the thread
 _FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
 _FENCED = "FENCED_INSTANCE_ID"
 _REBALANCE = "REBALANCE_IN_PROGRESS"
-# The group has gone on without the member: for an outsider they would mean that it has members.
+# The group has continued without the member. To an outsider these would mean that it has members.
 _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
 class MemberGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
-    One member a group, with a fixed `group.instance.id`. It subscribes to the topics that it
-    commits for, and fetches nothing of what it is assigned. In a classic group a second driver
-    takes its place, and it gets FENCED_INSTANCE_ID for good; in a group of the new protocol
-    (KIP-848) the second one gets UNRELEASED_INSTANCE_ID until the first is gone.
+    Each group has one member, with a fixed `group.instance.id`. It subscribes to the topics that it
+    commits for, and fetches nothing from its partitions. In a classic group a second driver takes
+    the member's place, and the member then always gets FENCED_INSTANCE_ID; in a group of the new
+    protocol (KIP-848) the second driver gets UNRELEASED_INSTANCE_ID until the first is gone.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ class MemberGroups(PooledGroupStore):
 
 
 class _Member:
-    """The member of one group; recreated when it has ended, unless another took its place."""
+    """The member of one group; recreated when it has ended, unless another member replaced it."""
 
     def __init__(
         self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
@@ -59,7 +59,7 @@ class _Member:
         self._member: GroupClient | None = None
         self._topics: frozenset[str] = frozenset()
         self._assigned = False
-        self._outside = True  # not in the group, nor on the way into it
+        self._outside = True  # neither in the group nor joining it
         self._rejoin_at = 0.0
         self._pause_until = 0.0
         self._joins = len(ownership.partitions) and 1
@@ -93,9 +93,9 @@ class _Member:
         return {tp: _REBALANCE if code in _LEFT_BEHIND else code for tp, code in answer.items()}
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; joins it first for those topics that exist.
+        """Join the group for the topics that exist, and return the group's offsets.
 
-        If none exists, or another committer has taken over, the group is only read.
+        If no topic exists, or another committer has taken over, only read the group.
         """
         topics = {tp.topic for tp in self._logs.existing(partitions, deadline)}
         member = self._join(topics, deadline) if topics and not self._ownership.loss else None
@@ -116,7 +116,7 @@ class _Member:
     def close(self) -> None:
         member, self._member = self._member, None
         if member is not None:
-            # With a commit on its way it would wait for as long as a session lasts.
+            # With an unanswered commit, closing would take as long as a session.
             thread = threading.Thread(target=member.close, name="eo-listener-leave", daemon=True)
             thread.start()
             thread.join(_CLOSE)
@@ -130,7 +130,7 @@ class _Member:
     def _join(self, topics: Collection[str], deadline: float) -> GroupClient:
         """Return the member, subscribed to these topics too. Raises KafkaError."""
         self._require_not_lost()
-        # A poll may have reported it meanwhile.
+        # A poll may have reported a fatal error meanwhile.
         if self._member is not None and self._member.dead:
             self._bury(self._member)
             self._require_not_lost()
@@ -154,10 +154,10 @@ class _Member:
         return member
 
     def _renew(self, deadline: float) -> None:
-        """Raise, before this store joins or joins again, if another committer has the group.
+        """Raise KafkaError, before this store joins (again), if another committer has the group.
 
-        Always with a client of its own: what an earlier one had on its way would be answered as
-        if a successor had fenced it.
+        It opens a new client: Kafka would answer late requests of the earlier client as if a
+        successor had fenced it.
         """
         if time.monotonic() < self._pause_until:
             raise self._join_error(self._open())
@@ -170,23 +170,23 @@ class _Member:
 
     def _on_assign(self, consumer: Consumer, partitions: list[Wire]) -> None:
         if self._by_increments:
-            # Paused in the same callback a partition is never fetched: before it could be,
-            # librdkafka has to ask for its end. With an offset that is known it would be a race.
+            # A partition that is paused in the same callback is never fetched: librdkafka must ask
+            # for its end first. With a known offset, the pause would race with the fetch.
             parts = [Wire(part.topic, part.partition, OFFSET_END) for part in partitions]
             consumer.incremental_assign(parts)
             if parts:
                 consumer.pause(parts)
         else:
-            # The broker does not ask what a member of the classic protocol makes of its partitions.
-            # With 20,000 of them librdkafka would be busy with their ends for minutes.
+            # In the classic protocol the broker does not check what a member does with partitions.
+            # With 20,000 of them librdkafka would spend minutes asking for their ends.
             consumer.assign([])
         self._assigned = True
 
     def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:
-        """The group has gone on without this member, which had stood still or was cut off.
+        """Unsubscribe: the group has continued without this member, which hung or was cut off.
 
-        librdkafka would join again at once, and in a classic group throw out a successor that
-        has come meanwhile. So it is kept from that until the group has been read.
+        librdkafka would join again at once, and in a classic group displace a successor that has
+        joined meanwhile. Unsubscribing prevents that until the group has been read.
         """
         consumer.unsubscribe()
         self._assigned, self._outside = False, True
@@ -203,11 +203,11 @@ class _Member:
         )
 
     def _bury(self, member: GroupClient) -> KafkaError:
-        """Release a member that has ended; the error says why.
+        """Release a member that has ended; return the error, which says why.
 
-        Whoever has joined once and is fenced was replaced. After a second join, or when its
-        session has ended, it may have been fenced by itself: a request that was on its way counts
-        as that of somebody else. Then what the group holds decides, a while later.
+        A member that has joined only once and is fenced was replaced. After a second join, or if
+        its session has ended, it may have fenced itself: Kafka takes its late request for another
+        member's. Then the offsets in the group decide, a while later.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
         certain = self._joins == 1 and not self._outside
@@ -226,5 +226,5 @@ class _Member:
 
 
 def _is_open(code: str) -> bool:
-    """Return True if a commit that ended so may have landed, or may land yet."""
+    """Return True if a commit with this error may have arrived, or may still arrive."""
     return code.startswith("_") or code in ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")

@@ -1,13 +1,11 @@
-"""Transactions that are open in partitions: whose they are, whether they end by themselves.
-
-And the end of one that does not.
+"""Finds open transactions, whose they are, and if they end on their own; ends those that do not.
 
 - Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
-  The leaders are asked before the coordinators and after: only a transaction that was open both
-  times is judged. A partition that cannot be asked for does not hold up the others.
-- A transaction is ended by taking over its id (InitProducerId, as `initTransactions` sends it): its
-  producer is fenced, and the coordinator aborts what is open. Whatever Kafka answers, only what the
-  leaders and the coordinator report afterwards counts: an answer that did not come is neither
+  The reader asks the leaders before and after the coordinators: it judges only a transaction that
+  was open both times. A partition that cannot be read does not hold up the others.
+- The repair ends a transaction by taking over its id (InitProducerId, as `initTransactions` sends
+  it): this fences the producer, and the coordinator aborts what is open. Whatever Kafka answers,
+  only the later reports of the leaders and the coordinator count: a missing answer is neither
   success nor failure.
 """
 
@@ -36,17 +34,18 @@ from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.kafka_errors import explain
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-_GRACE_MS: Final = 60_000  # by which clocks differ, and a coordinator is late
+_GRACE_MS: Final = 60_000  # by which clocks may differ, and a coordinator be late
 
 OpenInPartitions = Mapping[TopicPartition, Sequence[OpenProducer]]
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
 _NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 COORDINATOR: Final = "its coordinator"
-_TIMEOUT: Final = 30.0  # seconds for each: to end it, and until that can be seen
+_TIMEOUT: Final = 30.0  # seconds for each: to end a transaction, and to see that it has ended
 _QUESTION: Final = 10.0
 _PAUSE: Final = 0.2
-# Its time-outs, in seconds. That of the transaction may be above what the brokers now allow.
+# Transaction time-outs for the takeover, in seconds, tried in turn. That of the open transaction
+# may be longer than the brokers now allow.
 _TAKEN_FOR: Final = (10.0, 1.0)
 _TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
 _HELD: Final = (
@@ -56,7 +55,7 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """The outlook of an open transaction; the gravest last."""
+    """Says how an open transaction will end; the gravest verdict is last."""
 
     OPEN = "open"
     """Its coordinator has it, and ends it at its time-out at the latest."""
@@ -76,8 +75,8 @@ _KNOWN: Final = (TransactionVerdict.OPEN, TransactionVerdict.ENDING)
 class CoordinatorAnswers:
     """The reports of coordinators about producers.
 
-    `ids` are the transactional ids by producer id, `errors` why one could not be described;
-    `incomplete` is why coordinators may have left ids out.
+    `ids` has the transactional ids by producer id, `errors` the reason why an id could not be
+    described; `incomplete` is the reason why coordinators may have left ids out.
     """
 
     ids: Mapping[int, str] = field(default_factory=dict)
@@ -88,14 +87,14 @@ class CoordinatorAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction of one producer that is open in one partition or several."""
+    """A transaction of one producer that is open in one or more partitions."""
 
     producer_id: int
     transactional_id: str | None
     verdict: TransactionVerdict
     producers: Mapping[TopicPartition, OpenProducer]
     blocked: frozenset[TopicPartition]
-    """The partitions whose last stable offset is its first offset in them."""
+    """The partitions whose last stable offset is the transaction's first offset there."""
     described: DescribedTransaction | None = None
     """The answer of its coordinator."""
     reason: str | None = None
@@ -108,7 +107,7 @@ class OpenTransaction:
 
     @property
     def since(self) -> int | None:
-        """When it began, in milliseconds since 1970; None if no coordinator has it."""
+        """The time when it began, in milliseconds since 1970; None if no coordinator has it."""
         described = self.described if self.verdict in _KNOWN else None
         return None if described is None else described.started
 
@@ -119,7 +118,7 @@ class OpenTransaction:
 
     @property
     def ends_by(self) -> int | None:
-        """When its coordinator ends it at the latest, in milliseconds since 1970; None: never."""
+        """The time by which it ends, in milliseconds since 1970; None if unknown or never."""
         described = self.described if self.verdict is TransactionVerdict.OPEN else None
         if described is None or described.two_phase or described.started is None:
             return None
@@ -140,7 +139,7 @@ class OpenTransaction:
 
 
 def still_open(before: OpenInPartitions, after: OpenInPartitions) -> OpenInPartitions:
-    """Return the producers of `after` whose transactions were open before."""
+    """Return the producers in `after` whose transactions were already open in `before`."""
     remaining = {
         tp: tuple(each for each in producers if any(map(each.is_same, before.get(tp, ()))))
         for tp, producers in after.items()
@@ -154,7 +153,7 @@ def judge_transactions(
     unstable: Mapping[TopicPartition, OffsetRange],
     now_ms: int,
 ) -> tuple[OpenTransaction, ...]:
-    """Join the partitions of each transaction, the gravest first.
+    """Return the transactions with their verdicts and partitions, the gravest first.
 
     The producers of `opened` had their transactions open before the coordinators were asked, and
     after. `unstable` has each partition's last stable offset and end.
@@ -228,9 +227,9 @@ def _unnamed(
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that has a group, or of `__transaction_state` an id.
+    """Return the partition of `__consumer_offsets` for a group, of `__transaction_state` for an id.
 
-    As GroupCoordinator.partitionFor and TransactionStateManager.partitionFor.
+    Computed as in GroupCoordinator.partitionFor and TransactionStateManager.partitionFor.
     """
     hashed = 0
     text = name.encode("utf-16-be", "surrogatepass")
@@ -242,9 +241,9 @@ def state_partition(name: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableOffsets:
-    """From the last stable offset to the end of each partition; `errors` why one is not known.
+    """The range from the last stable offset to the end of each partition, or why it is unknown.
 
-    A partition that is gone is in neither.
+    A partition that no longer exists is in neither `ranges` nor `errors`.
     """
 
     ranges: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
@@ -257,10 +256,10 @@ class StableOffsets:
 
 
 def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
-    """Read up to where partitions are stable. Raises KafkaError if no leader could be reached.
+    """Read the last stable offsets of partitions. Raises KafkaError if no leader could be reached.
 
-    A partition without a leader is reported as such; if one broker does not answer, each of the
-    others is asked separately.
+    Reports a partition without a leader as an error; if one broker does not answer, asks each
+    broker separately.
     """
     if not partitions:
         return StableOffsets()
@@ -306,10 +305,10 @@ def _without_leader(tp: TopicPartition) -> KafkaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionReading:
-    """The transactions in some partitions.
+    """The transactions that are open in some partitions.
 
-    `unstable` has the partitions whose last stable offset is not their end: from that offset to the
-    end. `errors` has the partitions of which this, or the open transactions, could not be read.
+    `unstable` has the range from the last stable offset to the end, for partitions in which they
+    differ. `errors` has the partitions whose range or open transactions could not be read.
     """
 
     unstable: Mapping[TopicPartition, OffsetRange]
@@ -318,10 +317,10 @@ class TransactionReading:
 
 
 class TransactionReader:
-    """Reads one cluster. For one thread; `timeout` bounds each of some questions, in seconds.
+    """Reads the open transactions of a cluster. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same in its own names. Everything raises
-    KafkaError.
+    `properties` are librdkafka's, and `java` has the same in Java's names. `timeout` limits each
+    request, in seconds. Every method raises KafkaError.
     """
 
     def __init__(
@@ -333,7 +332,7 @@ class TransactionReader:
         self._cluster = ClusterReader(properties, timeout=timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
-        """The partitions of these topics, or of all but Kafka's own.
+        """Return the partitions of these topics; if None, of all but Kafka's own.
 
         Raises SettingsError for a topic that does not exist.
         """
@@ -347,8 +346,9 @@ class TransactionReader:
         return partitions
 
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
-        """Return the partitions of the topics for which a group holds offsets, and the partition
-        that keeps these.
+        """Return the partitions of the topics for which a group has offsets, and its own partition.
+
+        The group's own partition is the one of `__consumer_offsets` that stores its offsets.
         """
         topics = {tp.topic for tp in self._cluster.group(group)}
         stores = self._cluster.partitions([OFFSETS_TOPIC])
@@ -367,7 +367,7 @@ class TransactionReader:
         return (*(self._cluster.partitions(topics) if topics else ()), own)
 
     def stable(self, partitions: Collection[TopicPartition]) -> StableOffsets:
-        """Up to where each of them may be read under `read_committed`, and its end."""
+        """Return the last stable offset and the end of each partition."""
         return stable_offsets(self._cluster, partitions)
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
@@ -390,7 +390,7 @@ class TransactionReader:
         )
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Ask the coordinator of an id. Raises SettingsError if it does not know the id."""
+        """Ask the coordinator about an id. Raises SettingsError if it does not know the id."""
         try:
             return self._java.describe(transactional_id, self._timeout)
         except KafkaError as error:
@@ -406,10 +406,10 @@ class TransactionReader:
             ) from error
 
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
-        """The transaction that is open under an id, with what its partitions' leaders report.
+        """Return the transaction that is open under an id, with its partition leaders' reports.
 
         Partitions whose leader does not answer are left out; the transaction's `reason` has the
-        error, or that no partition shows the producer.
+        error, or says that no partition shows the producer.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
         producers = {
@@ -447,7 +447,7 @@ class TransactionReader:
             ids = self._java.transactional_ids(producers, self._timeout)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
-        # The ids are known, whatever becomes of the questions that follow.
+        # The ids are known, even if the requests that follow fail.
         try:
             incomplete = None if set(producers) <= ids.keys() else self._hidden()
         except KafkaError as error:
@@ -461,7 +461,7 @@ class TransactionReader:
         )
 
     def _hidden(self) -> str | None:
-        """The reason why coordinators may leave ids out: asked of an id that does not exist."""
+        """Return why coordinators may leave ids out, by asking about an id that does not exist."""
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
@@ -478,10 +478,10 @@ ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
 
 
 class TransactionRepair:
-    """Ends one transaction at a time. For one thread.
+    """Ends one transaction at a time. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same in its own names; `stable` reads up to
-    where partitions may be read.
+    `properties` are librdkafka's, and `java` has the same in Java's names; `stable` reads the last
+    stable offsets of partitions.
     """
 
     def __init__(
@@ -492,10 +492,10 @@ class TransactionRepair:
         self._stable = stable
 
     def fence(self, transactional_id: str, transaction: OpenTransaction) -> Mapping[str, str]:
-        """Take over the id; return the places in which it has not ended, each with the reason.
+        """Take over the id; return the places where the transaction has not ended, and why.
 
-        A place is a partition or COORDINATOR. Raises KafkaError for a right that is missing:
-        nothing was changed then.
+        A place is a partition or COORDINATOR. Raises KafkaError if a right is missing: then nothing
+        was changed.
         """
         failed = self._take_over(transactional_id)
         if failed is not None and failed.code == _NO_ID_RIGHT:
@@ -510,7 +510,7 @@ class TransactionRepair:
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
-        """Return the error, if there was one: the id may have been taken over nevertheless."""
+        """Take over the id; return the error, if any: the takeover may still have happened."""
         failed = None
         for seconds in _TAKEN_FOR:
             producer = BatchProducer(
@@ -529,7 +529,10 @@ class TransactionRepair:
         return failed
 
     def _remaining(self, name: str, was: OpenTransaction, reason: str) -> Iterator[tuple[str, str]]:
-        """The places in which it is open or blocks readers; leaders are read before `stable`."""
+        """Yield the places where the transaction is open or blocks readers, and why.
+
+        Reads the leaders before `stable`.
+        """
         if was.described is not None:
             yield from self._at_coordinator(name, was.described)
         try:

@@ -1,12 +1,12 @@
-"""Producers: of records, in a transaction or without one, and of offsets in transactions.
+"""Producers of records, with or without a transaction, and of offsets in transactions.
 
-Blocking calls of librdkafka for a transaction are made on threads of their own: sending offsets can
-block forever (librdkafka#5456, #5511).
+librdkafka's blocking calls for a transaction run on separate threads: sending offsets can block
+forever (librdkafka#5456, #5511).
 
-- `BatchProducer` serves one try of one batch. Each try gets a new one, and with it a new epoch, so
-  that no late request of an earlier try can add to this one's transaction or end it.
-- `OffsetProducer` makes one transaction after the other. A call that timed out is resumed on the
-  same producer, and librdkafka continues it: a new producer is opened only if this one is
+- `BatchProducer` serves one try of one batch. Each try gets a new producer, and with it a new
+  epoch, so that no late request of an earlier try can add to the new transaction or end it.
+- `OffsetProducer` makes one transaction after another. A call that timed out is resumed on the
+  same producer, and librdkafka continues it: a new producer is opened only if the old one is
   unusable.
 """
 
@@ -47,56 +47,56 @@ from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import Position, TopicPartition
 
 FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""Kafka's answers when another producer has the transactional id, or the broker has aborted."""
+"""Kafka's answers if another producer has the transactional id, or the transaction is aborted."""
 
-# With the default of 100 ms every transaction takes as long: librdkafka waits so before it repeats
-# what the broker, still busy with the last one, answered CONCURRENT_TRANSACTIONS.
+# With the default of 100 ms every transaction takes as long: librdkafka waits before it repeats a
+# request that the broker, still busy with the last one, answered by CONCURRENT_TRANSACTIONS.
 _RETRY: Final = {"retry.backoff.ms": "10"}
 _SETTINGS: Final = {
     **_RETRY,
-    "reconnect.backoff.ms": "10",  # half of it: how soon a second broker is connected to
+    "reconnect.backoff.ms": "10",  # librdkafka connects to a second broker after half of it
     "linger.ms": "5",
-    "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is another
+    "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default differs
     "queue.buffering.max.messages": "1000000",
     "queue.buffering.max.kbytes": "65536",  # of the driver's memory; librdkafka's default is 1 GB
 }
 _FIXED: Final = {
     "enable.idempotence": "true",
     "acks": "all",
-    "delivery.report.only.error": True,  # else a call of Python for each record
+    "delivery.report.only.error": True,  # otherwise librdkafka calls Python for each record
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
-"""Errors that only report an earlier error: in the transaction, or of the record before."""
+"""Errors that only result from an earlier error of the transaction or of the previous record."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
 _ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
 _REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
 _MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
 _METADATA: Final = 0.5  # seconds for an answer with metadata, while a coordinator is looked for
-_PAUSE: Final = 0.01  # between two such questions
-_POLL: Final = 0.5  # seconds between two looks for what librdkafka reports
-_OFFSETS: Final = 1000  # in one request: more than 4,500 make a record that is too large
+_PAUSE: Final = 0.01  # seconds between two such requests
+_POLL: Final = 0.5  # seconds between two polls for librdkafka's reports
+_OFFSETS: Final = 1000  # offsets in one request: more than 4,500 make too large a record
 _TRANSACTIONAL: Final = {
-    "transaction.timeout.ms": "60000",  # librdkafka's own; every broker takes it by default
+    "transaction.timeout.ms": "60000",  # librdkafka's default; every broker accepts it by default
     **_RETRY,
 }
-_SEND: Final = 4.0  # seconds to send: an unknown topic is asked for that long, then it is an error
-_YOUNG: Final = 60.0  # seconds; no request that was held up for longer is reckoned with
+_SEND: Final = 4.0  # seconds to send: librdkafka looks for an unknown topic that long, then fails
+_YOUNG: Final = 60.0  # seconds; no request is expected to be delayed for longer
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 _SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
 _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by default)"
 
 
 class TooLargeError(Exception):
-    """The client refuses a record for its size, as the text says.
+    """The client refuses a record because of its size; the text names the limit.
 
-    Records sent before are not affected.
+    Records sent earlier are not affected.
     """
 
 
 class KafkaProducer:
-    """A client that produces; `defaults` give way to the user's `properties`, `fixed` replace them.
+    """A producer; the user's `properties` override `defaults`, and `fixed` overrides both.
 
     Raises SettingsError for what librdkafka does not accept.
     """
@@ -119,7 +119,7 @@ class KafkaProducer:
         """Serve callbacks."""
         try:
             self._producer.poll(0)
-        except KafkaException as error:  # one that is fatal comes out of here every time
+        except KafkaException as error:  # every poll raises a fatal error again
             self.connection_errors.record(answer_of(error))
 
     def leave(self) -> None:
@@ -130,9 +130,9 @@ class KafkaProducer:
 
 
 class RecordProducer(KafkaProducer):
-    """Sends records. To be used by one thread; every method but `leave` raises KafkaError.
+    """Sends records. Only one thread may use it; every method but `leave` raises KafkaError.
 
-    A record that was not delivered is an error of a later call.
+    If a record was not delivered, a later call raises the error.
     """
 
     def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ class RecordProducer(KafkaProducer):
 
     @property
     def outlived(self) -> bool:
-        """True if it took longer than it may."""
+        """True if sending has taken longer than it may."""
         return False
 
     def send(
@@ -160,19 +160,19 @@ class RecordProducer(KafkaProducer):
             try:
                 self._producer.produce(topic, value, key, partition, headers=headers)
             except BufferError:
-                if was_empty:  # before this try, so there will never be more room
+                if was_empty:  # the queue was empty: there will never be more room
                     raise TooLargeError(_QUEUE) from None
                 self._send_queued()
                 was_empty = len(self._producer) == 0
                 self._require_none_failed()
-                if self.outlived:  # no room in all that time: nobody takes the records
+                if self.outlived:  # no room in all that time: no broker takes the records
                     raise self._failure("sending records", Answer(TIMED_OUT)) from None
             except KafkaException as error:
                 answer = answer_of(error)
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
-                # A record that brokers refuse ends the transaction; no more records are then
-                # accepted.
+                # A record that brokers refuse ends the transaction; librdkafka then accepts no
+                # more records.
                 self._producer.poll(_MOMENT)
                 self._require_none_failed()
                 raise self._failure("sending records", answer) from error
@@ -182,9 +182,9 @@ class RecordProducer(KafkaProducer):
     def send_each(
         self, topic: str, values: Iterable[bytes | str | None], keys: Iterable[bytes | str | None]
     ) -> dict[int, str]:
-        """Send a record of each value and its key; twice as fast as `send` for each.
+        """Send one record for each value and its key, twice as fast as by calls of `send`.
 
-        Returns why the client refuses some, by their place. Raises KafkaError.
+        Returns the reasons why the client refuses records, by index. Raises KafkaError.
         """
         refused: dict[int, str] = {}
         produce = self._producer.produce
@@ -199,7 +199,7 @@ class RecordProducer(KafkaProducer):
         return refused
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record is acknowledged, or has failed; at most `timeout` seconds."""
+        """Wait until every record is acknowledged, or one has failed; at most `timeout` seconds."""
         seconds = self._seconds_left() if timeout is None else min(timeout, self._seconds_left())
         deadline = time.monotonic() + seconds
         while len(self._producer):
@@ -210,11 +210,11 @@ class RecordProducer(KafkaProducer):
         self._require_none_failed()
 
     def _seconds_left(self) -> float:
-        """For how many seconds what was sent may be waited for: each record has a time-out."""
+        """Return how long to wait for sent records: without limit, as each has a time-out."""
         return math.inf
 
     def _send_queued(self) -> None:
-        """Have the queue sent without lingering, as far as a moment is enough; serve callbacks."""
+        """Send queued records without lingering, for a moment at most; serve callbacks."""
         try:
             self._producer.flush(_MOMENT)
         except (KafkaException, SystemError) as error:
@@ -235,7 +235,7 @@ class RecordProducer(KafkaProducer):
         return self.connection_errors.failure(action, first)
 
     def _root_cause(self) -> Answer | None:
-        """Return the root cause, if known."""
+        """Return the root cause of a failure, or None if it is unknown."""
         return self._failed
 
     def _on_delivery(self, error: Answer | None, _: object) -> None:
@@ -244,19 +244,19 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions: what it has sent stays, and nobody can be fenced by it.
+    """A producer without transactions: the records it has sent stay, and it fences no producer.
 
-    If a record was not delivered, none behind it is.
+    If a record was not delivered, no later record is.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
 
     def connect(self, topic: str) -> None:
-        """Ask for metadata of a topic that exists; records may be sent without that.
+        """Request the metadata of an existing topic; records can be sent without this call.
 
-        A new client asks for its producer id when metadata come, and otherwise half a second later.
-        The first answer may come before it waits for that.
+        A new client requests its producer id when metadata arrive, and otherwise half a second
+        later. The first answer may arrive before the client waits for it, so this asks twice.
         """
         with suppress(KafkaException):
             for _ in range(2):
@@ -269,7 +269,7 @@ class IdempotentProducer(RecordProducer):
         super().leave()
 
     def _root_cause(self) -> Answer | None:
-        """The record's own error: the client may say first that it sends none behind it."""
+        """Return the record's own error: the client may first report that it sends no later one."""
         deadline = time.monotonic() + _REPORT
         while self._failed is None and len(self._producer) and time.monotonic() < deadline:
             with suppress(KafkaException):
@@ -278,7 +278,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the error of Kafka's client: a SystemError if it then called another callback."""
+    """Return the KafkaException behind `error`, a SystemError if another callback ran after it."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -297,9 +297,9 @@ def _close(producer: Producer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAge:
-    """The age of a transaction that begins when this is made; `timeout` in seconds.
+    """The age of a transaction that begins when this object is created; `timeout` is in seconds.
 
-    Both clocks are asked: the monotonic one stands still while the machine sleeps.
+    It uses both clocks: the monotonic clock stands still while the machine sleeps.
     """
 
     timeout: float
@@ -308,7 +308,7 @@ class TransactionAge:
 
     @property
     def outlived(self) -> bool:
-        """True if the broker may have aborted it at its time-out, a tenth of that beforehand.
+        """True after nine tenths of the time-out: the broker may have aborted the transaction.
 
         The broker's answer is then the same as if another producer had fenced this one.
         """
@@ -317,12 +317,12 @@ class TransactionAge:
 
     @property
     def remaining(self) -> float:
-        """Seconds until its time-out."""
+        """The seconds until the transaction's time-out."""
         return max(0.0, self._monotonic + self.timeout - time.monotonic())
 
 
 class Stage(Enum):
-    """How far a producer and its transaction are."""
+    """The stage that a producer and its transaction have reached."""
 
     NEW = auto()
     STARTING = auto()
@@ -335,11 +335,11 @@ class Stage(Enum):
 
 
 class BatchProducer(RecordProducer):
-    """Sends records and offsets in one transaction. To be used by one thread.
+    """Sends records and offsets in one transaction. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
-    raises KafkaError. `transaction_timeout` is how many seconds the broker leaves the transaction
-    open. `joined`: other producers will send in the same transaction, for which `identity` is read.
+    raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
+    `joined` is True if other producers will send in the same transaction; they need the `identity`.
     """
 
     def __init__(
@@ -362,10 +362,10 @@ class BatchProducer(RecordProducer):
             properties,
             {
                 "transaction.timeout.ms": str(milliseconds),
-                # librdkafka accepts none that is longer.
+                # librdkafka accepts none longer than the transaction's.
                 "socket.timeout.ms": str(min(1000 * SOCKET_TIMEOUT, milliseconds)),
                 "transactional.id": transactional_id,
-                # The only way to a producer's id and epoch; a text of some kilobytes each time.
+                # The only way to get a producer's id and epoch; a text of some kilobytes each time.
                 "statistics.interval.ms": "20" if joined else "0",
                 "stats_cb": self._take_statistics,
             },
@@ -373,15 +373,15 @@ class BatchProducer(RecordProducer):
 
     @property
     def outlived(self) -> bool:
-        """True if the broker may have ended the transaction by itself, for its age."""
+        """True if the broker may have ended the transaction because of its age."""
         return self._age is not None and self._age.outlived
 
     def take_over(self, timeout: float, *, topic: str | None = None) -> None:
         """Fence older producers of the transactional id, and end the transaction they left open.
 
-        `topic` is one that exists. librdkafka looks for the coordinator at once, when it has no
-        connection yet, then when metadata come, and every 500 ms (rd_kafka_idemp_pid_fsm); so does
-        it after CONCURRENT_TRANSACTIONS. So metadata are asked for meanwhile.
+        `topic` is an existing topic. librdkafka looks for the coordinator at once, before it has a
+        connection, then when metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); the same
+        after CONCURRENT_TRANSACTIONS. So this method requests metadata while it waits.
         """
         self.stage = Stage.STARTING
         done = threading.Event()
@@ -397,7 +397,7 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
-        """Return the producer id and epoch that the broker assigned; only if it is `joined`."""
+        """Return the assigned producer id and epoch; only for a `joined` producer."""
         deadline = time.monotonic() + timeout
         while True:
             self._producer.poll(0.01)
@@ -412,9 +412,9 @@ class BatchProducer(RecordProducer):
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Have a thread take what librdkafka reports while this one waits for something else.
+        """Have a thread take librdkafka's reports while this thread waits for something else.
 
-        Of a producer that is `joined` it keeps a text of some kilobytes every 20 ms until then.
+        Otherwise librdkafka keeps a text of some kilobytes every 20 ms for a `joined` producer.
         """
         over = threading.Event()
 
@@ -433,7 +433,7 @@ class BatchProducer(RecordProducer):
             thread.join()
 
     def begin(self) -> None:
-        """Begin the transaction; the broker hears of it with the first record."""
+        """Begin the transaction; the broker learns of it with the first record."""
         self._age = TransactionAge(self._timeout)
         try:
             self._producer.begin_transaction()
@@ -452,7 +452,7 @@ class BatchProducer(RecordProducer):
             self._bounded(f"committing to group {group}", call, timeout)
 
     def commit(self, timeout: float) -> None:
-        """Commit. If this raises, the outcome of the transaction is unknown."""
+        """Commit the transaction. If this raises, its outcome is unknown."""
         self.stage = Stage.COMMITTING
         self._bounded(
             "committing the transaction",
@@ -463,15 +463,15 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.ENDED
 
     def leave(self) -> None:
-        """Close it; an open transaction stays open until the next producer of its id."""
+        """Close the producer; its open transaction stays open until the next producer of its id."""
         if self.stage is Stage.OPEN or self._stuck:
             return  # left to the garbage collector: closing would abort, or block
         # librdkafka repeats a request that has timed out. An InitProducerId that arrives after the
-        # next try has begun would fence that one, so this one is closed now.
+        # next try has begun would fence that try's producer, so this producer is closed now.
         super().leave()
 
     def _ask_until(self, done: threading.Event, topic: str, timeout: float) -> None:
-        """Ask for metadata again and again, for `timeout` seconds at most."""
+        """Request metadata repeatedly until `done` is set, for `timeout` seconds at most."""
         deadline = time.monotonic() + timeout
         while not done.is_set() and (seconds := deadline - time.monotonic()) > 0:
             with suppress(KafkaException):
@@ -486,7 +486,7 @@ class BatchProducer(RecordProducer):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Make a call that may block on a thread of its own; `meanwhile` is called meanwhile."""
+        """On a thread of its own, make a call that may block; meanwhile call `meanwhile`."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -509,10 +509,10 @@ class BatchProducer(RecordProducer):
             raise error
 
     def _root_cause(self) -> Answer | None:
-        """The transaction's error: a record's own error is about the record alone.
+        """Return the transaction's error: a record's own error concerns the record alone.
 
-        If a partition may not join it, all records are purged. The reason is the answer to the next
-        call for the transaction; this one is answered by the client itself.
+        If a partition may not join the transaction, librdkafka purges all records. The next call
+        for the transaction raises the reason; the client answers this call without a broker.
         """
         if self.stage is Stage.OPEN:
             try:
@@ -533,7 +533,7 @@ class BatchProducer(RecordProducer):
 class OffsetProducer(KafkaProducer):
     """Commits offsets to one group in transactions. Raises SettingsError when opened.
 
-    For one thread, which starts a transaction, waits for it, and asks for its `error`.
+    Only one thread may use it: it starts a transaction, waits for it, and reads its `error`.
     """
 
     def __init__(
@@ -559,7 +559,7 @@ class OffsetProducer(KafkaProducer):
     def start(
         self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
     ) -> None:
-        """Begin with a transaction, after what is left of the last; none without positions."""
+        """Finish the last transaction and commit `positions`, if there are any, on a new thread."""
         self.error = self._fault = None
         self._thread = threading.Thread(
             target=self._run,
@@ -570,9 +570,9 @@ class OffsetProducer(KafkaProducer):
         self._thread.start()
 
     def wait(self, deadline: float) -> bool:
-        """Wait for the end of what was started; say whether it has come.
+        """Wait until the started transaction has ended; return True if it has.
 
-        Raises what was not Kafka's doing.
+        Raises any error that did not come from Kafka.
         """
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -585,15 +585,15 @@ class OffsetProducer(KafkaProducer):
 
     @property
     def outlived(self) -> bool:
-        """True if the broker may have ended the open transaction by itself, for its age."""
+        """True if the broker may have ended the open transaction because of its age."""
         return self._age.outlived
 
     @property
     def young(self) -> bool:
         """True if it has taken the group so recently that its own request may have fenced it.
 
-        librdkafka repeats an InitProducerId whose answer does not come; when the first one
-        arrives after the second, the broker takes it for a successor.
+        librdkafka repeats an unanswered InitProducerId; if the first request arrives after the
+        second, the broker takes it for a successor's.
         """
         return self._taken_at is not None and time.monotonic() - self._taken_at < _YOUNG
 
@@ -603,10 +603,9 @@ class OffsetProducer(KafkaProducer):
         return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
-        """End it.
+        """Close the producer, unless it is stuck or was fenced: closing would wait, or warn.
 
-        One that is stuck, or was fenced, is not asked to: it would wait, or warn. The first is
-        left behind on its daemon thread.
+        A stuck producer is left behind on its daemon thread.
         """
         if not self.busy and self.stage in (Stage.NEW, Stage.READY):
             self.leave()
@@ -628,7 +627,7 @@ class OffsetProducer(KafkaProducer):
             self.stage = Stage.DEAD
 
     def _settle(self, deadline: float) -> None:
-        """Bring what an earlier call left to its end."""
+        """Finish what an earlier call left unfinished."""
         if self.stage is Stage.NEW:
             self._producer.init_transactions(seconds_until(deadline))
             self._taken_at = time.monotonic()
@@ -665,13 +664,13 @@ class OffsetProducer(KafkaProducer):
         except KafkaException as error:
             if answer_of(error).txn_requires_abort():
                 self._abandon(error, deadline)
-            raise  # else it is fatal, or its outcome is unknown: then it is asked for again
+            raise  # else it is fatal, or the outcome is unknown, and the next call repeats it
         fault_point("transaction.committed")
         self._ownership.record_confirmed(self._sent)
         self.stage = Stage.READY
 
     def _abandon(self, cause: KafkaException, deadline: float) -> None:
-        """Abort, because of `cause`; raises only if the abort fails for good."""
+        """Abort because of `cause`; raise only if the abort fails with a fatal error."""
         self.stage = Stage.ABORTING
         if answer_of(cause).fatal():
             return

@@ -1,4 +1,4 @@
-"""Reads ranges of logs by a consumer that joins no group: records, their times, sinks' targets."""
+"""Reads ranges of logs with a consumer that joins no group: records, times, sinks' targets."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES}
 
 
 class RangeReader:
-    """A consumer for ranges of partitions; its settings are those of `open_reader`.
+    """Reads ranges of partitions with a consumer that `open_reader` makes.
 
-    Reports of its connection are collected in `errors`.
+    `errors` collects the reports of its connection.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class RangeReader:
         *,
         silence: float | None = None,
     ) -> Iterator[Any]:
-        """The records in these ranges. Raises KafkaError, also if the deadline has passed.
+        """Yield the records in `ranges`. Raises KafkaError, also if the deadline has passed.
 
         With `silence`, each message of a partition that is not read to its end yet postpones the
-        deadline to that many seconds after it.
+        deadline to `silence` seconds after the message.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
@@ -83,7 +83,7 @@ class RangeReader:
         self.consumer.close()
 
     def _poll(self) -> Iterator[Any]:
-        """Return the available messages, at least one unless nothing arrives for a moment."""
+        """Yield the available messages, at least one unless nothing arrives for a moment."""
         first = self.consumer.poll(_POLL)
         if first is not None:
             yield first
@@ -96,7 +96,7 @@ class RangeReader:
         if error is not None and error.name() != _END:
             if tp in remaining and error.name() not in _OF_GROUPS:
                 raise self._errors.failure(f"reading {tp}", error)
-            self._note(error)  # of a connection: librdkafka goes on
+            self._note(error)  # a connection's error: librdkafka continues
             return
         if tp not in remaining or offset is None:
             return
@@ -106,7 +106,7 @@ class RangeReader:
             del remaining[tp]
 
     def _note(self, error: Answer) -> None:
-        """Remember an error of a connection; not of a group, of which nothing is asked."""
+        """Record a connection's error, but not a group's: this reader does not use the group."""
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
 
@@ -115,18 +115,18 @@ def _place(message: Any) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)
 
 
-_FIRST: Final = 1  # offsets read at first: nearly always that is a record
-_MORE: Final = 1000  # and then, if it is a transaction's marker, or was compacted
+_FIRST: Final = 1  # offsets to read first: nearly always a record
+_MORE: Final = 1000  # offsets to read next, if that was a transaction's marker, or compacted
 
 
 def record_times(
     properties: Mapping[str, str], offsets: Mapping[TopicPartition, int], *, timeout: float
 ) -> dict[TopicPartition, int]:
-    """The time of the first committed record from each offset on, in milliseconds since 1970.
+    """Return the time of the first committed record at or after each offset, in ms since 1970.
 
-    Without such a record, the time of the last record among up to 1,000 offsets before. A partition
-    without any record, or that is gone, is left out. Raises KafkaError; each of a few
-    steps takes `timeout` seconds at most.
+    For an offset at the log's stable end, it is the time of the last record among up to 1,000
+    offsets before. A partition without a record in 1,000 offsets, or that no longer exists, is left
+    out. Raises KafkaError; each of a few steps takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
@@ -147,7 +147,7 @@ def record_times(
             for tp, (start, end) in bounds.items()
             if tp not in times and offsets[tp] >= end > start
         }
-        times |= dict(_times(reader, before, timeout))  # of several the last
+        times |= dict(_times(reader, before, timeout))  # the last of several wins
         return times
 
 
@@ -164,7 +164,7 @@ def _times(
 def _bounds(
     logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the start of each log, and the start of its first open transaction, or its end."""
+    """Return each log's start, and its last stable offset."""
     snapshot = logs.snapshot(NO_OFFSETS, offsets.keys(), time.monotonic() + timeout)
     starts = snapshot.whole().starts
     stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
@@ -176,7 +176,7 @@ _SMALL: Final = {
     # A broker still sends one batch of records of a partition, rather than a megabyte of them.
     "fetch.message.max.bytes": "1",
     "queued.min.messages": "1",
-    # A second, else, before a partition is fetched whose broker has sent another one's alone.
+    # Else librdkafka waits a second before it fetches a partition whose broker sent only another's.
     "fetch.queue.backoff.ms": "10",
 }
 
@@ -188,11 +188,11 @@ def oldest_records(
     committed: bool,
     seconds: float,
 ) -> dict[TopicPartition, int]:
-    """The time of the first record from each offset on, in milliseconds since 1970.
+    """Return the time of the first record at or after each offset, in milliseconds since 1970.
 
-    Left out are partitions that have none there (markers of transactions are no records), none with
-    a time, and those that were not answered within `seconds`: old records of many partitions may
-    take long, and a part of the answer is worth more than none. With `committed` only records of
+    Leaves out partitions without a record there (markers of transactions are not records), with a
+    record that has no time, or without an answer within `seconds`: old records of many partitions
+    may take long, and a partial answer is better than none. With `committed` only records of
     committed transactions count. Raises SettingsError for properties that cannot be used.
     """
     if not offsets:
@@ -225,9 +225,9 @@ Headers = Sequence[tuple[str, "str | bytes | None"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLog:
-    """An existing topic: its id, None if it has none, and the logs of its partitions.
+    """An existing topic: its id, or None if it has no id, and the logs of its partitions.
 
-    A range is from the first record that Kafka still has to the end of the log.
+    A range goes from the first record that Kafka still has to the end of the log.
     """
 
     id: str | None
@@ -243,13 +243,13 @@ class StoredRecord(NamedTuple):
 
 
 class TargetLogs:
-    """Reads the logs that a sink without transactions writes to, for one thread.
+    """Reads the logs that a sink without transactions writes to. Only one thread may use it.
 
-    They are read uncommitted: what this sink sends belongs to no transaction, and open transactions
-    of other producers would hide it.
+    It reads uncommitted: the sink's records belong to no transaction, and open transactions of
+    other producers would hide them.
 
-    `timeout` bounds each question, in seconds, and while records are read each silence of what is
-    still to be read. All questions raise KafkaError.
+    `timeout` limits each request, in seconds, and while records are read, each wait for the next
+    record of the remaining partitions. All requests raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float) -> None:
@@ -261,7 +261,7 @@ class TargetLogs:
         self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
-        """The topics that exist."""
+        """Return those of these topics that exist."""
         deadline = time.monotonic() + self._timeout
         topics = self._logs.topics(names, deadline)
         partitions = {
@@ -281,13 +281,13 @@ class TargetLogs:
         }
 
     def policy(self, topic: str) -> str:
-        """The `cleanup.policy` of a topic."""
+        """Return the `cleanup.policy` of a topic."""
         if self._admin is None:
             self._admin = open_admin(self._properties)
         return cleanup_policy(self._admin, topic, self._timeout, self._errors)
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
-        """The records in these ranges."""
+        """Yield the records in `ranges`."""
         deadline = time.monotonic() + self._timeout
         for message in self._open().messages(ranges, deadline, silence=self._timeout):
             tp = TopicPartition(message.topic(), message.partition())

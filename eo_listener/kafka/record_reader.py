@@ -1,6 +1,6 @@
-"""Which records a consumer is shown, for a proof; reads all of them and keeps none.
+"""Reads which records a consumer sees, for a proof; reads all of them and keeps none.
 
-For commands of their own: topic settings are asked of the AdminClient, and records are fetched.
+Only separate commands use it: it asks the AdminClient for topic settings, and fetches records.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE: Final = 1000
-_NEAR: Final = 10_000  # offsets between two ranges that are read through rather than sought over
+_NEAR: Final = 10_000  # two ranges with at most this many offsets between them are read as one
 _END: Final = "_PARTITION_EOF"
 
 
 class RecordReader:
-    """The `LogReader` over librdkafka. Not to be used by two threads at once.
+    """The `LogReader` that uses librdkafka. Two threads must not use it at once.
 
-    `timeout` bounds each request, and each silence while records are read, in seconds.
-    `transactional` is True if any producer of these topics is; None if unknown. Raises
+    `timeout` limits each request, and each wait for the next record, in seconds. `transactional`
+    is True if any producer of these topics is transactional, None if that is unknown. Raises
     SettingsError for properties that librdkafka does not accept.
     """
 
@@ -55,7 +55,7 @@ class RecordReader:
         self._consumers: dict[bool, Consumer] = {}
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
-        """Return the logs' positions, and if they are compacted. Raises KafkaError."""
+        """Return the logs' starts and ends, and if they are compacted. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
         snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
         compacted = {
@@ -79,9 +79,7 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of the records in `ranges`, and possibly of some more. Raises
-        KafkaError.
-        """
+        """Return the offsets of records in `ranges`, and possibly of others. Raises KafkaError."""
         consumer = self._consumer(committed=committed)
         offsets: list[OffsetRange] = []
         for part in _merge(ranges):
@@ -119,7 +117,7 @@ class RecordReader:
         try:
             errors = self._connection_errors
             return "compact" in cleanup_policy(self._admin, topic, self._timeout, errors)
-        except (KafkaError, KeyError):  # a missing right: the proof says so by its kind
+        except (KafkaError, KeyError):  # a missing right: the kind of the proof shows it
             return None
 
     def _consumer(self, *, committed: bool) -> Consumer:
@@ -133,7 +131,7 @@ class RecordReader:
 
 
 def _merge(ranges: Intervals) -> Iterator[OffsetRange]:
-    """The ranges to read: those near each other as one."""
+    """Yield the ranges to read, and join those that are near each other."""
     merged: OffsetRange | None = None
     for part in ranges:
         if merged is not None and part.start - merged.until <= _NEAR:

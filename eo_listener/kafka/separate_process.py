@@ -1,6 +1,6 @@
-"""A process of its own, for calls that may end the process that makes them.
+"""A separate process for calls that may end the process that makes them.
 
-librdkafka's requests for groups do so now and then while a broker restarts (`eo_listener.kafka`).
+librdkafka's requests for groups sometimes do so while a broker restarts (see `eo_listener.kafka`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class SeparateProcess:
     def call(
         self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
     ) -> _T:
-        """Call it there; function, arguments and answer are pickled.
+        """Call `function` in the process; function, arguments and answer are pickled.
 
-        Raises BrokenProcessPool where the process has ended or was closed, and
-        concurrent.futures.TimeoutError after `timeout` seconds, when it is ended.
+        Raises BrokenProcessPool if the process has ended or was closed. After `timeout` seconds,
+        ends the process and raises concurrent.futures.TimeoutError.
         """
         try:
             return self._opened().submit(function, *arguments).result(timeout)
@@ -50,7 +50,7 @@ class SeparateProcess:
             raise
 
     def close(self) -> None:
-        """End it, whatever it waits for."""
+        """End the process, whatever it is waiting for."""
         with self._lock:  # a pool that is shut down by two threads closes its pipes twice
             pool, pid = self._pool, self.pid
             self._pool = self.pid = None
@@ -63,7 +63,7 @@ class SeparateProcess:
     def _opened(self) -> ProcessPoolExecutor:
         if self._pool is not None and self.pid is not None:
             return self._pool
-        # Not forked: librdkafka's threads would not come along.
+        # Not forked: a fork would not have librdkafka's threads.
         spawned: Any = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(1, mp_context=spawned, initializer=_end_with_parent)
         with self._lock:
@@ -77,9 +77,10 @@ class SeparateProcess:
 
 
 def _end_with_parent() -> None:
-    """Ignore Ctrl-C, and end when the process that has started this one ends, also by SIGKILL.
+    """Ignore Ctrl-C, and end when the parent process ends, even by SIGKILL.
 
-    A pool's worker holds both ends of the queue that it waits on, so it would wait forever.
+    A pool's worker holds both ends of the queue that it waits on, so otherwise it would wait
+    forever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

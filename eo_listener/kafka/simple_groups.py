@@ -1,7 +1,7 @@
-"""Commit to consumer groups as an outsider: no member, no subscription (KIP-396 semantics).
+"""Commits to consumer groups as an outsider: no member, no subscription (KIP-396 semantics).
 
-The other stores over librdkafka have the base in common: a client for each group, kept open up to a
-number, and what they know of their right to the group.
+All stores that use librdkafka share the base class in this module: a client for each group, of
+which a limited number stays open, and an `Ownership`, which knows if the group was taken over.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ LIMIT = 128  # clients kept open on one cluster; each has two connections and fo
 
 
 class Ownership:
-    """The commits that a group should hold, if no other driver has taken it over. Pure.
+    """The commits that a group should hold, if no other driver has taken it over.
 
     Joining with the fixed instance id, or opening the producer, fences the previous owner. At
     start-up this is intended: a new driver replaces the old one. When a client is reopened later,
     a newer driver may own the group, and reopening would fence it. So the store first reads the
-    group, and continues only if every offset is one that it committed itself. This is kept as long
-    as the store: it outlives the clients, which are closed when there are too many of them.
+    group, and continues only if it committed every offset itself. This object lives as long as the
+    store: it outlives the clients, which are closed when there are too many of them.
 
-    It cannot see a successor that has joined but not committed yet: a few milliseconds.
+    It cannot see a successor that has joined but not committed yet: a few milliseconds. It does
+    no input or output itself.
     """
 
     def __init__(self) -> None:
@@ -78,9 +79,9 @@ class Ownership:
             self._unconfirmed[tp].discard(position)
 
     def foreign(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
-        """A partition for which the group holds what this store has neither sent nor found.
+        """Return a partition whose offset in the group this store has neither sent nor found.
 
-        A partition without an offset does not count: offsets expire, and go with their topic.
+        A partition without an offset does not count: offsets expire, and vanish with their topic.
         """
         for tp, position in positions.items():
             sent = self._unconfirmed.get(tp, set())
@@ -107,41 +108,41 @@ class Ownership:
 
 
 class PooledClient(Protocol):
-    """A client of one group. Each request raises KafkaError when it fails, and after a deadline."""
+    """A client of one group. Each request raises KafkaError if it fails or its deadline passes."""
 
     @property
     def busy(self) -> bool:
-        """True if a request is out, so that it must not be closed."""
+        """True if a request is unanswered, so that the client must not be closed."""
 
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Return None or Kafka's error name for each partition."""
+        """Commit, and return None or Kafka's error name for each partition."""
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets."""
 
     def poll(self) -> None:
-        """Serve its callbacks, and return at once."""
+        """Serve the client's callbacks, and return at once."""
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
 
 
 OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 
 
 class PooledGroupStore:
-    """Base of the stores: the logs of a cluster, and a client for each of its groups.
+    """Base class of the stores: the logs of a cluster, and a client for each of its groups.
 
-    A client is opened at its first use; beyond a limit groups take turns.
+    It opens a client at its first use; beyond `LIMIT` it closes those used longest ago.
     """
 
     def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
         self._properties = properties
         self._logs = Logs(properties)
         self._open = open_client
-        # It outlives the clients, which are closed when there are too many of them.
+        # They outlive the clients, which are closed when there are too many of them.
         self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
         self._clients: OrderedDict[str, PooledClient] = OrderedDict()
 
@@ -164,22 +165,22 @@ class PooledGroupStore:
         return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
-        """Serve the clients' callbacks: they pile up otherwise, and a member is taken for hung."""
+        """Serve the clients' callbacks: otherwise they pile up, and a member is taken for hung."""
         for client in self._clients.values():
             client.poll()
         self._logs.poll()
 
     def close(self) -> None:
-        """Close all connections; waits some seconds for a commit that is still out.
+        """Close all connections; wait some seconds for an unanswered commit.
 
-        A member's place is kept for it until its session has ended.
+        The group keeps a member's place until its session has ended.
         """
         while self._clients:
             self._clients.popitem()[1].close()
         self._logs.close()
 
     def _client(self, group: str) -> PooledClient:
-        """The client of this group."""
+        """Return the client of this group, opened if necessary."""
         client = self._clients.get(group)
         if client is None:
             owned = self._owned[group]
@@ -190,24 +191,24 @@ class PooledGroupStore:
         return client
 
     def _close_idle(self) -> None:
-        """Close the clients used longest ago, beyond those to keep, but none with a request out."""
+        """Close the clients used longest ago, down to `LIMIT`, but none with an open request."""
         surplus = len(self._clients) - LIMIT
         idle = [group for group, client in self._clients.items() if not client.busy]
         for group in idle[: max(0, surplus)]:
             self._clients.pop(group).close()
 
 
-# Seconds between two checks for an answer: a poll does not end with it, and one of less than a
-# millisecond does not wait at all.
+# Seconds between two checks for an answer: a poll does not end when the answer comes, and a poll of
+# less than a millisecond does not wait at all.
 _STEPS = (0.0002, 0.05)
 _EARLY: Final = 0.05  # seconds by which librdkafka may give up before its time
 _SETTLE: Final = 2.0
-"""Seconds to wait for the end of a transaction on the group. After its producer was answered it
-still lasts some milliseconds; one of a driver that was killed, as long as its time-out."""
+"""Seconds to wait for the end of a transaction on the group. It ends some milliseconds after its
+producer has the answer; the transaction of a killed driver lasts as long as its time-out."""
 
 
 class GroupClient:
-    """Commits to one group, one request after the other."""
+    """Commits to one group, one request after another."""
 
     def __init__(self, properties: Mapping[str, str], group: str, role: Role = STABLE) -> None:
         self._properties = properties
@@ -225,7 +226,7 @@ class GroupClient:
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Return None or Kafka's error name for each partition. Raises KafkaError."""
+        """Commit, and return None or Kafka's error name for each partition. Raises KafkaError."""
         # librdkafka may still send an abandoned request. A newer one must not be sent at the same
         # time: the older could arrive last, and move the group back.
         self._await(deadline)
@@ -240,18 +241,18 @@ class GroupClient:
         if self._error is None:
             slow = time.monotonic() - began >= SOCKET_TIMEOUT
             if slow or self.client.errors.connections_lost > lost:
-                # librdkafka repeats a request by itself when its connection fails: the first one
-                # may be on its way still, and land after the second. So this is no success yet.
+                # librdkafka repeats a request on its own if its connection fails: the first request
+                # may still arrive, after the second. So this does not count as success.
                 raise self.client.failure(self._action, Answer(TIMED_OUT))
             self.client.errors.forget()
             return dict.fromkeys(positions)
         failure = self.client.failure(self._action, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
             raise failure
-        # librdkafka gives all partitions the error of one: find out which landed.
+        # librdkafka gives all partitions the error of one: find out which are committed.
         try:
             offsets = self.offsets(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
-        except KafkaError:  # not even that may be read: none of them is known to have landed
+        except KafkaError:  # the group cannot be read either: no commit is known to have arrived
             raise failure from None
         return {
             tp: offsets.errors.get(tp.topic, failure.code)
@@ -261,9 +262,9 @@ class GroupClient:
         }
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; waits briefly for transactions on it. Raises KafkaError.
+        """Return the group's offsets; wait briefly for transactions on it. Raises KafkaError.
 
-        Else what a sink has just committed would not be seen, and be committed again.
+        Otherwise the store would not see what a sink has just committed, and commit it again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:
@@ -281,7 +282,7 @@ class GroupClient:
         self.client.poll()
 
     def close(self) -> None:
-        """Close the connections; waits some seconds for a commit that is still out."""
+        """Close the connections; wait some seconds for an unanswered commit."""
         self.client.close()
 
     def _await(self, deadline: float) -> None:
@@ -302,7 +303,7 @@ class GroupClient:
 class SimpleGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
-    Keeps one client for each group, opened at its first use. Kafka refuses such commits
+    Keeps one client for each group, opened at its first use. Kafka refuses the commits
     (UNKNOWN_MEMBER_ID) while the group has members.
     """
 

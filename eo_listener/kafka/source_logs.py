@@ -1,4 +1,4 @@
-"""Reads the logs behind a query's sources, the way the sources themselves read."""
+"""Reads the logs of a query's sources, with the connection options of the sources."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from eo_listener.model.protocols import GroupSnapshot, ShimClient
 from eo_listener.offsets import TopicPartition
 
 LOGS_TIMEOUT: Final = 60.0
-"""Seconds that a batch waits for a Kafka that is away, before it fails."""
+"""The seconds for which a batch waits for an unreachable Kafka before it fails."""
 
-# A broker that does not know a topic yet; one that is gone is left out of the answer.
+# NO_TOPIC: a broker may not know a topic yet; a deleted topic is left out of the answer.
 _PASSING: Final = PASSING | NO_TOPIC
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
-# Java's snapshot needs a group that the client may describe; what it holds is not used. These name
-# one that somebody has been given rights to, as the prefix does that Spark's own groups have.
+# Java's snapshot needs a group that the client may describe; the group's offsets are not used.
+# These options name a group for which rights were given, as does the prefix of Spark's own groups.
 _GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
 _PREFIX: Final = "groupidprefix"
 
@@ -36,10 +36,10 @@ _Asker: TypeAlias = "Logs | JavaGroups"
 
 
 class SourceLogs:
-    """Log starts, log ends and topic ids, through one client a cluster, kept until `close`.
+    """Reads log starts, log ends and topic ids, with one client per cluster, kept until `close`.
 
-    `kafka` holds librdkafka properties that win over what the source was given. For one thread at
-    a time; a process that was forked off opens clients of its own.
+    `kafka` holds librdkafka properties that override the source's options. Only one thread may use
+    it at a time; a forked process opens clients of its own.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class SourceLogs:
     def snapshot(
         self, options: Mapping[str, str], partitions: Collection[TopicPartition]
     ) -> GroupSnapshot:
-        """Say where the logs of a source stand; `options` are its reader's, keys in lower case.
+        """Read a snapshot of a source's logs; `options` are its reader's, keys in lower case.
 
-        Waits `timeout` seconds for a Kafka, or a leader, that is away. Raises KafkaError after
-        that, or at once for a refusal, and SettingsError for options that lead to no cluster.
+        Waits `timeout` seconds for an unreachable Kafka or leader. Raises KafkaError after that, or
+        at once for a refusal, and SettingsError for options that lead to no cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._timeout
@@ -76,14 +76,14 @@ class SourceLogs:
                 seconds = request - time.monotonic()
                 return asker.snapshot(_group(options), partitions, timeout=seconds).whole()
             except KafkaError as error:
-                # A client's own word (`_TRANSPORT`) may pass, a broker's only if it is known to.
+                # A client's own error (`_TRANSPORT`) may pass, a broker's only if it is listed.
                 passing = error.code.startswith("_") or error.code in _PASSING
                 if not passing or time.monotonic() + _PAUSE >= deadline:
                     raise
             time.sleep(_PAUSE)
 
     def cluster(self, options: Mapping[str, str]) -> Cluster:
-        """The cluster that a source reads. Raises SettingsError."""
+        """Return the cluster that a source reads. Raises SettingsError."""
         try:
             return self._rules.cluster(options)
         except NotCommitted as reason:

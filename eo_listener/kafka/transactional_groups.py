@@ -1,4 +1,4 @@
-"""Commit to consumer groups in transactions, which fence an older driver."""
+"""Commits to consumer groups in transactions, which fence an older driver."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TransactionalGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
     Each group has a producer with a `transactional.id` of its own, always the same. Its first use
-    fences the one before it: that one gets `_FENCED`, and stops for good. A store that was fenced
-    never fences back: every later call answers the same error.
+    fences the previous producer, which gets `_FENCED` and never works again. A store that was
+    fenced never fences back: every later call raises the same error.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class TransactionalGroups(PooledGroupStore):
 
 
 class _Transactions:
-    """The transactions of one group, and the reading of what they have made of it."""
+    """Commits to one group in transactions, and reads the group's offsets."""
 
     def __init__(
         self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
@@ -47,7 +47,7 @@ class _Transactions:
         self._action = f"committing to group {group}"
         self._ownership = ownership
         self._logs = logs
-        # A transaction that was just committed is pending for some milliseconds more.
+        # A transaction that was just committed stays pending for some milliseconds.
         self._client = Client(properties, group, role=STABLE)
         self._membership = self._client.consumer.consumer_group_metadata()
         self._producer: OffsetProducer | None = None
@@ -62,7 +62,7 @@ class _Transactions:
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit all in one transaction, or what is left when partitions are to blame for it."""
+        """Commit all in one transaction; if it fails for some partitions, commit without them."""
         try:
             self.transact(positions, deadline)
         except KafkaError as error:
@@ -72,7 +72,7 @@ class _Transactions:
         return dict.fromkeys(positions)
 
     def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
-        """Commit all or nothing. Raises KafkaError; `_TIMED_OUT` leaves open which it is."""
+        """Commit all or nothing. Raises KafkaError; after `_TIMED_OUT` the outcome is unknown."""
         producer = self._ready(deadline)
         producer.start(positions, self._membership, deadline)
         if not producer.wait(deadline):
@@ -82,7 +82,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; takes it over first, unless that was done or is hopeless."""
+        """Take over the group, unless that was done or the group is lost; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -106,7 +106,7 @@ class _Transactions:
     def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit without the partitions that Kafka refuses: one aborts a whole transaction."""
+        """Commit without the partitions that Kafka refuses: a single one aborts a transaction."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
@@ -135,7 +135,7 @@ class _Transactions:
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
         if self._producer is not None:
-            self._conclude(self._producer)  # of the last transaction, which was not waited for
+            self._conclude(self._producer)  # ends the last transaction, which no call waited for
             if self._producer.stage is Stage.DEAD:
                 self._producer = None
         if self._producer is None:
@@ -149,7 +149,7 @@ class _Transactions:
         return self._producer
 
     def _conclude(self, producer: OffsetProducer) -> KafkaError | None:
-        """The result of the last transaction: an error, or None. Raises the fatal error."""
+        """Return the last transaction's error, or None. Raises KafkaError if the group is lost."""
         self._readable = None
         self._owns_group = self._owns_group or producer.stage is not Stage.NEW
         answer, producer.error = producer.error, None
@@ -181,10 +181,10 @@ class _Transactions:
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
-        """Wait for a call that has not come back; give its producer up when it never will.
+        """Wait for a call that has not returned; give up its producer if it never will.
 
-        While Kafka is away it is right that it does not come back. So it is given up only when
-        the group could be read for a while, and it has still not moved.
+        While Kafka is unreachable, the call rightly does not return. So the producer is given up
+        only if the group could be read for a while, and the call has still not returned.
         """
         wait_until = deadline - 1.0
         if self._readable is not None:
@@ -200,7 +200,7 @@ class _Transactions:
         self._producer = None
 
     def _require_not_taken_over(self, deadline: float) -> None:
-        """Raise the final error when somebody else has committed since this store did."""
+        """Raise the final error if another committer has committed since this store did."""
         partitions = self._ownership.partitions
         offsets = group_offsets(self._client, self._group, partitions, deadline)
         self._ownership.compare(offsets.positions)
