@@ -127,7 +127,7 @@ class Advice:
             'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
             f'query={query}, out_of_range="latest", options=...)){alternative}. The query then '
             "begins at the end of the log and does not read the records written since the log was "
-            "cut back; to read them, replace -1 by the offset to which it was cut, from the "
+            "cut back; to read them, replace -1 with the offset to which it was cut, from the "
             "broker's log"
         )
 

@@ -36,7 +36,7 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         key = store.renamed[0]
         return PositionFindingKind.LEDGER_RENAMED.finding(
             store.store,
-            f"its ledger has nothing of {query}, but has heads of this checkpoint under query "
+            f"its ledger has no entry for {query}, but has heads of this checkpoint under query "
             f"{key.query!r}, sink {key.sink!r}",
             cause="the requested name is wrong; or the query, its name= or the sink's table "
             "was renamed",
@@ -47,12 +47,12 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
-            what=f"its ledger has nothing of {query}, which has committed no batch yet"
+            what=f"its ledger has no entry for {query}, which has committed no batch yet"
             + (f"; it has {stored}" if stored else ""),
         )
     return PositionFindingKind.LEDGER_EMPTY.finding(
         store.store,
-        f"its ledger has nothing of {query}"
+        f"its ledger has no entry for {query}"
         + (f"; it has {stored}" if stored else ": it is empty"),
         cause="the ledger belongs to other queries, the name is wrong, or the store was "
         "emptied or restored from a copy older than the query",
@@ -285,7 +285,7 @@ class _LedgerCheck:
         if lacking:
             yield PositionFindingKind.LEDGER_LACKS.finding(
                 self.about,
-                f"it has nothing of partitions that the query has read: {listed(lacking)}",
+                f"it lacks partitions that the query has read: {listed(lacking)}",
                 cause="rows of the ledger were deleted, the query or the table was renamed, or the "
                 "sink is newer than the query"
                 if back is None

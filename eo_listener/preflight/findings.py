@@ -13,8 +13,8 @@ from eo_listener.errors import EoListenerError, FormatError
 class CheckFinding:
     """The result of one check: `about` names its subject, `advice` what to do, "" for nothing.
 
-    A PROBLEM prevents commits, or removes offsets before they are needed; a WARNING may do so; a
-    NOTE reports what could not be checked, or is good to know.
+    With a PROBLEM, commits fail, or offsets are missing when they are needed; with a WARNING, they
+    may. A NOTE reports what could not be checked.
     """
 
     level: Severity
@@ -40,7 +40,7 @@ class CheckFinding:
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"cannot read a finding of the preflight ({type(error).__name__})",
-                fix="Report this: both sides are eo_listener's",
+                fix="Report this: eo_listener both writes and reads this format",
             ) from error
 
 
