@@ -45,9 +45,9 @@ class Advice:
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
     ) -> str:
-        """Return the command that at once commits the checkpoint's offsets to a group.
+        """Return the command that commits the checkpoint's offsets to a group at once.
 
-        The command commits the offsets of `topics`, or of all topics.
+        It commits the offsets of `topics`, or of all topics if that is None.
         """
         if self.checkpoint is None:
             return (
@@ -65,7 +65,10 @@ class Advice:
         return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
 
     def begin_from(self, ledger: LedgerPositions) -> str:
-        """Return the advice to start at a ledger's position; renamed if its rows are gone."""
+        """Return the advice to start at a ledger's position.
+
+        If the ledger's rows are gone, the sink starts under another name.
+        """
         if not ledger.replaced:
             return self.begin_from_ledger(ledger)
         return (
@@ -75,7 +78,10 @@ class Advice:
         )
 
     def catch_up(self, ledger: LedgerPositions, restart: str) -> str:
-        """Return the advice for a ledger behind the checkpoint; `restart` starts at the ledger."""
+        """Return the advice for a ledger that is behind the checkpoint.
+
+        `restart` starts at the ledger's position.
+        """
         if ledger.replaced:
             return self.begin_from(ledger)
         if not ledger.targets:
@@ -116,9 +122,9 @@ class Advice:
     def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
         """Return the advice to start a query whose log was cut back to below its ledger's position.
 
-        Kafka gives the offsets after the cut to other records. The ledger has them as applied and
-        never moves back, so the query gets a new ledger. `cut_back` is True if the topic is known
-        to be cut back, and not recreated.
+        Kafka gives the offsets after the cut to other records. The ledger records them as applied,
+        and never moves back, so the query gets a new ledger. `cut_back` is True if the topic is
+        known to be cut back, and not recreated.
         """
         query = literal(ledger.key.query)
         alternative = "" if cut_back else ', or "earliest" if the topic was recreated'
@@ -176,9 +182,10 @@ class Advice:
         )
 
     def begin_after(self, group: str, offsets: Ends) -> str:
-        """Return the advice to start a drained group's next consumer, or a query, at its position.
+        """Return the advice to start the next consumer of a drained group, or a new query.
 
-        With auto.offset.reset=none a consumer fails, rather than skips, if an offset is missing.
+        Both start at the group's position. With auto.offset.reset=none a consumer fails, rather
+        than skips, if an offset is missing.
         """
         words = ["kafka-console-consumer", "--bootstrap-server", self.cluster.address]
         words += ["--include", "|".join(sorted({re.escape(tp.topic) for tp in offsets}))]

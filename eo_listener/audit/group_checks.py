@@ -241,7 +241,8 @@ class _GroupCheck:
         """Return the greatest offset that may be committed, or None if that is unknown.
 
         A sink commits with its batch, thus before the checkpoint does. Offsets that every ledger
-        has are done, even if the checkpoint is an older copy. A damaged checkpoint shows nothing.
+        has are done, even if the checkpoint is an older copy. If the checkpoint is damaged, the
+        offset is unknown.
         """
         checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)
@@ -313,7 +314,7 @@ def check_drained(
 def has_moved(before: Positions, now: Positions, group: str) -> bool:
     """Return True if two readings differ in the group, its logs, the checkpoint or the stores.
 
-    Producers may write to other topics in the meantime.
+    The logs of other topics do not count.
     """
     return _still(before, group) != _still(now, group)
 

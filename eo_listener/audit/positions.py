@@ -135,7 +135,7 @@ class LedgerPositions:
         return {tp: head.range.until for tp, head in self.heads.items()}
 
     def may_have_met(self, other_ledger: LedgerPositions, tp: TopicPartition) -> bool:
-        """Return True if both may have applied a partition up to the same offset at one moment."""
+        """Return True if both ledgers may have ended at the same offset at one moment."""
         mine, its = self.heads[tp].range.until, other_ledger.heads[tp].range.until
         return mine <= other_ledger.later.get(tp, its) and its <= self.later.get(tp, mine)
 
@@ -196,7 +196,7 @@ class Positions:
         return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
 
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
-        """Return the checkpoint's topics that the query commits to `group`, or None if all.
+        """Return the checkpoint's topics that are committed to `group`, or None for all topics.
 
         They are the topics that the group holds; if it holds none, those that no other group holds.
         """

@@ -75,7 +75,7 @@ def prove(
 def still_unclaimed(
     findings: Iterable[AuditFinding], claims: Mapping[TopicPartition, AppliedRange]
 ) -> Iterator[AuditFinding]:
-    """Yield `findings`, but drop unclaimed offsets that `claims`, a later reading, contain.
+    """Yield `findings` without the unclaimed offsets that `claims`, read later, contain.
 
     A running query has applied batches since the first reading; the ledger now claims their rows.
     """

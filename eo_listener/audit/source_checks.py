@@ -84,7 +84,7 @@ def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
-    """Return partitions with offsets that no longer compare: log gone, recreated or cut back."""
+    """Return partitions without comparable offsets: the log is gone, recreated or cut back."""
     if positions.source is None:
         return frozenset()
     offsets, logs = held_positions(positions), positions.source.logs
@@ -276,9 +276,10 @@ def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) ->
 
 
 def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
-    """Return the advice to record the loss in each ledger, by commands if it starts at the heads.
+    """Return the advice to record the loss in each ledger.
 
-    After such a command, a batch of the old checkpoint would begin before the head, and be refused.
+    A command can do it if the loss begins at the ledger's head. After it, a batch of the old
+    checkpoint would begin before the head, and be refused.
     """
     consent = (
         'exactly_once(..., on_gap="accept") records it, and the source needs '

@@ -108,7 +108,7 @@ class _Counted:
         self._compare(last, 1 + more)
 
     def _compare(self, offset: int, rows: int) -> None:
-        """Add an offset to `fewer` if several queries have applied it, but it has fewer rows."""
+        """Add an offset to `fewer` if several queries have applied it, and it lacks rows."""
         if len(self._queries) > 1 and rows < _covering(self._queries, offset):
             if self.fewer and self.fewer[-1].until == offset:
                 self.fewer[-1] = OffsetRange(self.fewer[-1].start, offset + 1)

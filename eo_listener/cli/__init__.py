@@ -99,7 +99,7 @@ def _print_version(is_requested: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something was unavailable, "
+    epilog="Exit status: 0 fine, 1 a problem was found, 2 wrong use, 3 something was unavailable, "
     "70 a fault in eo-listener, 130 Ctrl-C."
 )
 def root(
@@ -134,7 +134,7 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on stderr, never a traceback.
 
     A fault in eo-listener prints its traceback, and exits with 70 (EX_SOFTWARE): 1 would mean that
-    something was found.
+    the command has found a problem.
     """
     _require_streams()
     try:

@@ -87,7 +87,7 @@ class AuditOptions:
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--topic", help="A topic to read in addition to those found; repeatable."
+            "-t", "--topic", help="A topic to read in addition to the query's topics; repeatable."
         ),
     ] = None
     uncommitted: Annotated[
@@ -214,7 +214,7 @@ def _report(
     wait: float | None,
     as_json: bool,
 ) -> None:
-    """Read, judge, print, and end with the exit code."""
+    """Read and judge the positions, print the findings, and exit with the code for them."""
     advice = advice_for(request)
     deadline = time.monotonic() + (wait or 0.0)
     before: Positions | None = None
@@ -502,7 +502,7 @@ def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
 
 
 def _log(log: LogFacts) -> str:
-    """Format start and end; with the last stable offset between them if transactions are open."""
+    """Format a log's start and end, with the last stable offset if transactions are open."""
     if log.stable < log.end:
         return f"{log.start}..{log.stable}..{log.end}"
     return f"{log.start}..{log.end}"

@@ -88,7 +88,7 @@ class ServiceOptions:
         typer.Option(
             "--guard",
             autocompletion=completion.one_of(mode.value for mode in GuardMode),
-            help="If a batch does not continue the batch before it: withhold or warn. "
+            help="What to do if a batch does not continue the batch before it: withhold or warn. "
             "Default: withhold.",
         ),
     ] = None
@@ -97,7 +97,8 @@ class ServiceOptions:
         typer.Option(
             "--on-rewind",
             autocompletion=completion.one_of(choice.value for choice in OnRewind),
-            help="If a checkpoint is behind its group: refuse or allow. Default: refuse.",
+            help="What to do if a checkpoint is behind its group: refuse or allow. "
+            "Default: refuse.",
         ),
     ] = None
     mode: Annotated[
@@ -195,7 +196,7 @@ def follow(
     """Commit offsets for queries, from their checkpoints alone.
 
     Runs until SIGTERM or Ctrl-C; the query needs no code, no jar and no restart. With --once: exit
-    status 0 if all is confirmed, 1 if something was found, 3 if a part was unavailable.
+    status 0 if all is confirmed, 1 if a problem was found, 3 if a part was unavailable.
     """
     if not once and (as_json or timeout is not None):
         raise SettingsError("--json and --timeout are for --once", fix="Add --once, or remove them")

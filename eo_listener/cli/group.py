@@ -75,7 +75,8 @@ class ChangeOptions:
         typer.Option(
             "--recreated",
             autocompletion=completion.one_of(policy.value for policy in Recreated),
-            help="For a topic recreated since then: earliest (its start) or fail.",
+            help="For a topic recreated after its offsets were recorded: earliest (its start) or "
+            "fail.",
         ),
     ] = "fail"
     watch: Annotated[
@@ -107,7 +108,7 @@ def change_group(
     *,
     rewinds: bool = False,
 ) -> None:
-    """Read the origin, plan, and with `execute` commit; print what was or would be done.
+    """Read the origin, plan the change, commit it with --execute, and print the change.
 
     `missing` is the policy for a partition that neither the origin nor the group has.
     """
@@ -267,7 +268,7 @@ Missing = Annotated[
     str,
     typer.Option(
         autocompletion=completion.one_of((*POLICIES, LEAVE)),
-        help="For a partition without an offset in either the origin or the group: earliest, "
+        help="For a partition with no offset in the origin and none in the group: earliest, "
         "latest, fail or leave.",
     ),
 ]

@@ -198,7 +198,7 @@ class NamedOrigin:
     ) -> tuple[Origin, CommitMetadata]:
         """Return the origin, and the author for the metadata of the commits.
 
-        `held_partitions` are the partitions of the group to change: a time counts for them if no
+        `held_partitions` are the partitions of the group to change: a time applies to them if no
         topic is named. `properties` are those of the cluster's client, for a ledger in a topic.
         Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
         """

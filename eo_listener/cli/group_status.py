@@ -128,7 +128,7 @@ class StatusReader:
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands for the same cluster."""
+        """The commands for the cluster of the groups."""
         return ClusterCommands.from_properties(self._properties)
 
     @property
@@ -172,7 +172,7 @@ class StatusReader:
         return tuple(statuses)
 
     def _forget(self, statuses: Sequence[GroupStatus]) -> None:
-        """Drop the memory of groups and partitions that no longer exist."""
+        """Forget groups and partitions that no longer exist."""
         unread = {status.group for status in statuses if status.error is not None}
         present = {(status.group, row.partition) for status in statuses for row in status.rows}
         for key in [key for key in self._windows if key not in present and key[0] not in unread]:
@@ -190,7 +190,10 @@ class StatusReader:
         self._many.close()
 
     def _held(self) -> dict[str, HeldByGroup]:
-        """Read the groups' offsets: a single group's as a driver does, which survives restarts."""
+        """Read the groups' offsets.
+
+        It reads a single group as a driver does, which survives a broker's restarts.
+        """
         if self.single:
             name = self._patterns[0]
             return {name: HeldByGroup(positions=self._cluster.group(name))}

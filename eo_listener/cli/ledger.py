@@ -318,7 +318,7 @@ def compare_gap(
 
 
 class _Steps:
-    """Checks and prints before and after a repair of `keys`; the first key has heads."""
+    """Makes the checks and prints the texts of a repair of `keys`; the first key has heads."""
 
     def __init__(
         self,
@@ -439,7 +439,7 @@ def show(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show how far each partition was applied, by which batch, and what was given up.
+    """Show the applied offset of each partition, the batch that applied it, and accepted gaps.
 
     Exit status: 1 if no ledger has that name, 3 if this client may not read it.
     """

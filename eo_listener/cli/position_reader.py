@@ -268,7 +268,7 @@ class AuditRequest:
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands for the same cluster."""
+        """The commands for the requested cluster."""
         return ClusterCommands.from_properties(self.properties, self.storage)
 
     @property

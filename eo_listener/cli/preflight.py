@@ -108,13 +108,13 @@ class SinkOptions:
     sink_query: Annotated[
         str | None,
         typer.Option(
-            help="The name of its query, or name= of exactly_once: part of the transactional id."
+            help="The sink's query, or name= of exactly_once: part of the transactional id."
         ),
     ] = None
     sink_name: Annotated[str | None, typer.Option(help="The sink's name=, if it has one.")] = None
-    sink_ledger_topic: Annotated[str, typer.Option(help="The sink's ledger_topic=")] = LEDGER_TOPIC
+    sink_ledger_topic: Annotated[str, typer.Option(help="The sink's ledger_topic=.")] = LEDGER_TOPIC
     sink_create: Annotated[bool, typer.Option(help="The sink's create=.")] = True
-    sink_dead_letters: Annotated[str | None, typer.Option(help="The sink's dead_letters=")] = None
+    sink_dead_letters: Annotated[str | None, typer.Option(help="The sink's dead_letters=.")] = None
     sink_group: Annotated[
         str | None, typer.Option(help="The sink's group=; name the source's topics with -t.")
     ] = None

@@ -39,13 +39,13 @@ def status(
     properties: KafkaProperties = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(min=0, help="Exit with 1 if a group is further behind than this."),
+        typer.Option(min=0, help="Exit with 1 if a group's lag is greater than this."),
     ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Read again every N seconds, until Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document for each read.")
+        bool, typer.Option("--json", help="Print one JSON document for each reading.")
     ] = False,
 ) -> None:
     """Show committed offsets, log ends and lag: of one group by partition, else one line per group.

@@ -109,7 +109,7 @@ def abort_(
     ],
     properties: KafkaProperties = None,
     live: Annotated[
-        bool, typer.Option("--live", help="End it even if its producer is working, or may be.")
+        bool, typer.Option("--live", help="End it even if its producer is, or may be, working.")
     ] = False,
     watch: Annotated[
         float,

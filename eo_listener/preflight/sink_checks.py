@@ -244,7 +244,10 @@ def _absent(
 def _described(
     about: str, topic: TopicFacts, needed: Collection[str], plan: CheckPlan
 ) -> Generator[CheckFinding, None, bool]:
-    """Judge the client's rights on a topic; return True if one is missing, or the topic unknown."""
+    """Judge the client's rights on a topic.
+
+    Returns True if a right is missing, or if the topic could not be described.
+    """
     resource = ["--topic", topic.name]
     lacking = missing(needed, topic.operations or ())
     if topic.error in _NO_RIGHT:

@@ -27,7 +27,7 @@ class StartCheck:
     """An observer that checks each group once, when a query first uses it; 200 groups at most.
 
     It calls `properties_of` for a cluster `gather` seconds after the first event that names it, and
-    logs the findings. It raises nothing and waits for nothing: a thread of its own, which ends when
+    logs the findings. It raises nothing and waits for nothing: its own thread, which ends when
     nothing is left to check, starts one child at a time.
     """
 

@@ -54,7 +54,7 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """The ledgers that a table has; `error` says why they cannot be read."""
+    """The ledgers that a table has; `error` is the reason if they cannot be read."""
 
     stored: tuple[StoredLedger, ...] = ()
     error: EoListenerError | None = None

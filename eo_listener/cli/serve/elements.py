@@ -44,12 +44,12 @@ def html(page: Element) -> bytes:
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """Return `text`, or its beginning: others may choose names of any length."""
+    """Return `text`, or only its beginning: names from outside may have any length."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 def excess(count: int, shown: int, text: str, tag: str = "p") -> Element | None:
-    """Say how many of `count` items are not shown, if any."""
+    """Return the line with the number of items that are not shown, or None if all are shown."""
     return node(tag, f"and {count - shown:,} {text}") if count > shown else None
 
 

@@ -27,7 +27,10 @@ class Point(NamedTuple):
 
 
 class LagHistory:
-    """The last points of each group: fewer if there are many groups, none beyond `groups`."""
+    """The last points of each group, in bounded memory.
+
+    Each of many groups has fewer points; of more than `groups` groups only the first have any.
+    """
 
     def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:
         self._points, self._total, self._groups = points, total, groups

@@ -46,7 +46,7 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing is known `since` the last reading, or None if there was none; `error` says why."""
+    """The lack of a current reading, because of `error`; `since` is the last reading, or None."""
 
     since: Moment | None
     error: str
