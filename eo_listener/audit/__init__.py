@@ -1,4 +1,7 @@
-"""The gap proof: whether a store has each record of Kafka once, and what each gap is. Pure."""
+"""The gap proof: shows if a store has each record of Kafka once, and explains each gap.
+
+It reads and writes nothing itself.
+"""
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
 from eo_listener.audit.proof import explain, prove

@@ -1,4 +1,4 @@
-"""The commands and the code that an audit advises to type. Pure."""
+"""The commands and the code that an audit advises. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FROM_EARLIEST: Final = (
 
 
 def commits_at_once(fix: str) -> bool:
-    """Return True if what is advised commits as soon as it is typed.
+    """Return True if the command in `fix` commits as soon as it is run.
 
-    Every other command of ours that is advised changes nothing, or nothing until --execute.
+    Every other advised command of eo_listener changes nothing, or nothing until --execute.
     """
     return typed_command([_FOLLOW]) in fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The places that the advice names: the `cluster`, and the `checkpoint` without its secrets.
+    """Writes the advice, which names the `cluster`, and the `checkpoint` without its secrets.
 
-    `schema` was given for ledgers in PostgreSQL.
+    `schema` is the requested schema of ledgers in PostgreSQL.
     """
 
     cluster: ClusterCommands = field(default_factory=ClusterCommands)
@@ -45,7 +45,10 @@ class Advice:
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
     ) -> str:
-        """Bring a group to where the checkpoint is, at once: for all its topics, or for these."""
+        """Return the command that commits the checkpoint's offsets to a group at once.
+
+        It commits the offsets of `topics`, or of all topics if that is None.
+        """
         if self.checkpoint is None:
             return (
                 "add the query's checkpoint to `eo-listener audit`, which then prints the command"
@@ -57,12 +60,15 @@ class Advice:
         return self.cluster.typed([_FOLLOW, self.checkpoint], words, reads_checkpoint=True)
 
     def show_checkpoint(self) -> str:
-        """See what each file of the checkpoint says."""
+        """Return the command that shows the contents of each file of the checkpoint."""
         same = [STORAGE] if self.cluster.storage else []
         return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
 
     def begin_from(self, ledger: LedgerPositions) -> str:
-        """Begin at a ledger's position; under another name if its rows are gone."""
+        """Return the advice to start at a ledger's position.
+
+        If the ledger's rows are gone, the sink starts under another name.
+        """
         if not ledger.replaced:
             return self.begin_from_ledger(ledger)
         return (
@@ -72,7 +78,10 @@ class Advice:
         )
 
     def catch_up(self, ledger: LedgerPositions, restart: str) -> str:
-        """Continue if a ledger is behind the checkpoint; `restart` begins at its position."""
+        """Return the advice for a ledger that is behind the checkpoint.
+
+        `restart` starts at the ledger's position.
+        """
         if ledger.replaced:
             return self.begin_from(ledger)
         if not ledger.targets:
@@ -84,7 +93,10 @@ class Advice:
         )
 
     def begin_or_restore(self, ledger: LedgerPositions, restart: str) -> str:
-        """Continue if a ledger lacks partitions that the query has read; `restart` begins at it."""
+        """Return the advice for a ledger that lacks partitions that the query has read.
+
+        `restart` starts at the ledger's position.
+        """
         begins = 'exactly_once(..., on_first="accept") begins and records it'
         if not ledger.targets:
             return (
@@ -98,7 +110,7 @@ class Advice:
         )
 
     def begin_from_ledger(self, ledger: LedgerPositions, *, recreated: bool = False) -> str:
-        """Start a query with a new checkpoint at the position of a ledger."""
+        """Return the advice to start a query with a new checkpoint at the position of a ledger."""
         more = ', recreated="earliest"' if recreated else ""
         consent = ', and exactly_once(..., on_recreated="restart")' if recreated else ""
         query = literal(ledger.key.query)
@@ -108,11 +120,11 @@ class Advice:
         )
 
     def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
-        """Start a query whose log was cut back to below the position of its ledger.
+        """Return the advice to start a query whose log was cut back to below its ledger's position.
 
-        Its offsets from there on are given to other records. The ledger has them as applied, and
-        goes back for nobody; so the query gets a ledger of its own. `cut_back`: it was cut back,
-        and not recreated.
+        Kafka gives the offsets after the cut to other records. The ledger records them as applied,
+        and never moves back, so the query gets a new ledger. `cut_back` is True if the topic is
+        known to be cut back, and not recreated.
         """
         query = literal(ledger.key.query)
         alternative = "" if cut_back else ', or "earliest" if the topic was recreated'
@@ -121,7 +133,7 @@ class Advice:
             'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
             f'query={query}, out_of_range="latest", options=...)){alternative}. The query then '
             "begins at the end of the log and does not read the records written since the log was "
-            "cut back; to read them, replace -1 by the offset to which it was cut, from the "
+            "cut back; to read them, replace -1 with the offset to which it was cut, from the "
             "broker's log"
         )
 
@@ -132,17 +144,17 @@ class Advice:
         return shlex.join(words)
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
-        """Carry a ledger over to the new name of its query or table; a dry run until --execute."""
+        """Return the command that gives a ledger a new name; a dry run until --execute."""
         return self._place(address).rename(old, new)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
-        """Accept one gap; a dry run until --execute."""
+        """Return the command that accepts one gap; a dry run until --execute."""
         return self._place(address, compares=True).accept(key, tp, gap)
 
     def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
-        """How a ledger is reached; a topic without a cluster is on the one that is read anyway.
+        """Return the place of a ledger; a topic without a cluster is on the audit's cluster.
 
-        `compares`: the command reads that cluster for the source's log, if it is known.
+        `compares` is True if the command reads that cluster, if it is known, for the source's log.
         """
         store = LedgerStore.from_address(address)
         is_topic = store is LedgerStore.KAFKA
@@ -159,10 +171,10 @@ class Advice:
         )
 
     def begin_from_group(self, group: str) -> str:
-        """Start a query with a new checkpoint at the position of a group.
+        """Return the advice to start a query with a new checkpoint at the position of a group.
 
         Topics that the group lacks may be in another group: reading them from the beginning would
-        double them.
+        double their records.
         """
         return (
             'start the query with a new checkpointLocation and .option("startingOffsets", '
@@ -170,9 +182,10 @@ class Advice:
         )
 
     def begin_after(self, group: str, offsets: Ends) -> str:
-        """Start the next consumer of a drained group, or a new query, at the position of the group.
+        """Return the advice to start the next consumer of a drained group, or a new query.
 
-        auto.offset.reset=none: a consumer fails, rather than skips, if an offset is missing.
+        Both start at the group's position. With auto.offset.reset=none a consumer fails, rather
+        than skips, if an offset is missing.
         """
         words = ["kafka-console-consumer", "--bootstrap-server", self.cluster.address]
         words += ["--include", "|".join(sorted({re.escape(tp.topic) for tp in offsets}))]
@@ -189,6 +202,6 @@ class Advice:
         )
 
     def show_transactions(self, topics: Iterable[str]) -> str:
-        """See whose transactions are open on topics, and how each is ended."""
+        """Return the command that shows the owners of open transactions, and how to end each."""
         named = [word for topic in sorted(set(topics)) for word in ("--topic", topic)]
         return self.cluster.show_transactions(*named)

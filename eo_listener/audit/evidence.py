@@ -15,12 +15,12 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 class AppliedRange:
     """A ledger's claim about one partition: all of `range` was applied.
 
-    `topic_id` is the topic's id at that time, None if unknown; `gaps` are offsets in it that were
-    lost and accepted as lost. Below `known_from` it is unknown if everything was applied: the
-    ledger no longer records where the query began, and which gaps were accepted. `older` are the
-    ranges applied from older topics of the same name, by their ids: their rows look like those of
-    this topic. `beside` are ranges that other queries have applied to the same table, one each; a
-    row in several ranges does not name its query.
+    `topic_id` is the topic's id at that time, or None if unknown; `gaps` are offsets in `range`
+    that were lost and accepted as lost. Below `known_from` it is unknown if everything was applied:
+    the ledger no longer records where the query began, and which gaps were accepted. `older` are
+    the ranges applied from older topics of the same name, by their ids: their rows look like those
+    of this topic. `beside` are the ranges that other queries have applied to the same table, one
+    range for each query; a row in several ranges does not name its query.
     """
 
     range: OffsetRange
@@ -38,7 +38,7 @@ class AppliedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """Kafka's side of one partition.
+    """The facts about one partition's log in Kafka.
 
     `start` is the first offset that the log still has, `stable` the start of the first open
     transaction, `end` the next offset to be written. `compacted` and `transactional` (True if any
@@ -54,17 +54,17 @@ class LogFacts:
 
 
 class LogReader(Protocol):
-    """Reads Kafka's logs; changes nothing. Raises KafkaError when they cannot be read."""
+    """Reads Kafka's logs; changes nothing. Raises KafkaError if they cannot be read."""
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
-        """Return the logs of the partitions; partitions that do not exist are left out."""
+        """Return the facts about the partitions' logs, without partitions that do not exist."""
         ...
 
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of records that a consumer would see there, and of others too.
+        """Return the offsets of the records in `ranges`, and possibly of some more.
 
-        With `committed` it is one that reads only what transactions have committed.
+        With `committed`, records of aborted and open transactions are left out.
         """
         ...

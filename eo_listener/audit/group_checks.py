@@ -1,4 +1,7 @@
-"""Checks a group against its query, and if another consumer can take it over. Pure."""
+"""Compares each group with its query, and checks if another consumer can take the group over.
+
+Reads and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 
 def check_groups(positions: Positions, advice: Advice) -> Findings:
-    """Say of each group what is wrong with it."""
+    """Yield the findings about each group."""
     done = durable(positions.checkpoint, positions.ledgers, positions.uncommitted)
     lacking = list(_lacking_topics(positions, done, advice))
     yield from lacking
@@ -52,10 +55,10 @@ def durable(
     ledgers: Sequence[LedgerPositions],
     uncommitted: Collection[str] = (),
 ) -> Ends:
-    """Return the offsets that a group may hold: the end of the committed batch, or the offsets that
-    every ledger has.
+    """Return the offsets that a group may hold.
 
-    Without the topics that are `uncommitted`: the query commits them to no group.
+    They are the end of the checkpoint's committed batch or, without a checkpoint, the offsets that
+    every ledger has. The `uncommitted` topics are left out: the query commits them to no group.
     """
     ends: Ends = {}
     if checkpoint is not None and checkpoint.exists:
@@ -66,10 +69,10 @@ def durable(
 
 
 def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Findings:
-    """Topics that the query reads, and of which none of the groups holds an offset.
+    """Yield a finding for topics that the query reads, but of which no group holds an offset.
 
-    Each topic may have a group of its own. So it is known only of all groups together, and while
-    one of them is empty, it may be that one's.
+    Each topic may have its own group, so only all groups together show this; if a group is empty,
+    the topic may belong to that group, and nothing is reported.
     """
     groups = positions.groups
     if not groups or not all(group.topics for group in groups):
@@ -177,7 +180,8 @@ class _GroupCheck:
         )
         if not foreign and len(ids) > 1:
             foreign = sorted({str(writer) for writer in writers.values() if writer is not None})
-        # Of a group alone, that no query of ours has committed to, a consumer may be the owner.
+        # If only a group was read, and no query of eo_listener commits to it, a consumer may be its
+        # owner.
         has_query = bool(ids or self._positions.checkpoint or self._positions.ledgers)
         if foreign or (strange and has_query):
             writer_names = [*foreign, *(["another program"] if strange else [])]
@@ -234,10 +238,11 @@ class _GroupCheck:
             )
 
     def _limit(self, tp: TopicPartition, at: Position) -> int | None:
-        """The greatest offset that may be committed; a sink commits with its batch, thus before
-        the checkpoint does. None where the checkpoint no longer says what was done.
+        """Return the greatest offset that may be committed, or None if that is unknown.
 
-        Offsets that every ledger has are done, even if the checkpoint is an older copy.
+        A sink commits with its batch, thus before the checkpoint does. Offsets that every ledger
+        has are done, even if the checkpoint is an older copy. If the checkpoint is damaged, the
+        offset is unknown.
         """
         checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)
@@ -282,7 +287,7 @@ def check_drained(
     """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with each obstacle.
 
     `unread` are partitions with records between the group's offset and the last stable offset, and
-    `findings` those of the audit. `moving` is True if the reading before this one differs.
+    `findings` are those of the audit. `moving` is True if the previous reading differs.
     """
     about = f"group {group.name}"
     obstacles = list(_obstacles(positions, group, unread))
@@ -307,9 +312,9 @@ def check_drained(
 
 
 def has_moved(before: Positions, now: Positions, group: str) -> bool:
-    """Return True if two readings differ in the group, what is compared with it, or its logs.
+    """Return True if two readings differ in the group, its logs, the checkpoint or the stores.
 
-    Other topics may be written to meanwhile.
+    The logs of other topics do not count.
     """
     return _still(before, group) != _still(now, group)
 

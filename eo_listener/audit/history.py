@@ -1,4 +1,7 @@
-"""One walk over a ledger's history: its beginning, its accepted gaps, its contradictions. Pure."""
+"""One pass over a ledger's history, to find its beginning, accepted gaps and contradictions.
+
+Reads only the batches that it is given, and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ class OlderTopic:
     ends: bool = False
 
     def add(self, batch: AppliedBatch) -> None:
-        """Take a batch."""
+        """Extend the range by a batch."""
         self.start = min(self.start, _start(batch))
         self.until = max(self.until, batch.head.range.until)
         self.ends |= batch.verdict == BatchVerdict.NEXT.value  # not pruned, nor are later ones
 
     @property
     def range(self) -> OffsetRange:
-        """From its first offset on; without an end where its last batches may have been pruned."""
+        """The applied range; it has no end if the topic's last batches may have been pruned."""
         return OffsetRange(self.start, self.until if self.ends else _UNKNOWN_END)
 
 
@@ -36,9 +39,9 @@ class OlderTopic:
 class HistoryFacts:
     """The result of `read_history`, by partition; a partition without a result is left out.
 
-    `began` is where the first batch started, `oldest` where the oldest recorded one did,
-    which may be a later one. `gaps` are what was accepted as lost. `missing` are offsets between
-    two batches that no accepted gap explains, `repeated` those that two batches have. `older` are
+    `began` is the start of the first batch, `oldest` that of the oldest recorded batch, which may
+    be a later batch. `gaps` are the offsets accepted as lost. `missing` are offsets between two
+    batches that no accepted gap explains, `repeated` are offsets that two batches have. `older` are
     older topics of the same name, by their ids.
     """
 
@@ -53,12 +56,12 @@ class HistoryFacts:
 def read_history(
     batches: Iterable[AppliedBatch], heads: Mapping[TopicPartition, Head], *, newest: bool = False
 ) -> HistoryFacts:
-    """Walk over the batches, each partition's in the order of offsets.
+    """Return the facts of a history; each partition's `batches` must be in the order of offsets.
 
-    Entries of earlier topics of the name do not count, and are in `older` only. Of old batches only
-    the first of a partition is kept, and those with a gap: what followed them is no longer
-    recorded, and counts as applied. `newest`: there may be older entries of any kind. Memory grows
-    with the results, not with the batches.
+    Entries of earlier topics of the same name are in `older` only. Of old batches a ledger keeps
+    only the first of a partition, and those with a gap: the batches after these are no longer
+    recorded, and count as applied. `newest` is True if the ledger may have had older entries of any
+    kind. Memory grows with the results, not with the batches.
     """
     facts = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
@@ -101,17 +104,17 @@ def _start(batch: AppliedBatch) -> int:
 
 
 def _begins(batch: AppliedBatch, *, newest: bool) -> bool:
-    """Return True if a partition begins with it."""
+    """Return True if the history of a partition begins with `batch`."""
     skips = batch.gap is not None and not newest
     return skips or batch.verdict == BatchVerdict.FIRST.value
 
 
 def _is_kept(batch: AppliedBatch) -> bool:
-    """Return True if it is never pruned, so that batches right after it may have been."""
+    """Return True if `batch` is never pruned, so that batches right after it may have been."""
     return batch.gap is not None or batch.verdict != BatchVerdict.NEXT.value
 
 
 def _is_of(head: Head | None, batch: AppliedBatch) -> bool:
-    """Return True if it is of the topic that the head is of, as far as their ids are known."""
+    """Return True if `batch` and `head` have the same topic id, or if an id is unknown."""
     was, now = batch.head.topic_id, None if head is None else head.topic_id
     return was is None or now is None or was == now

@@ -1,6 +1,7 @@
-"""Sets of offsets as intervals: ranges in order that neither touch nor overlap. Pure.
+"""Sets of offsets as intervals: ranges in order that neither touch nor overlap.
 
-A day of records is one interval, so a set of them takes no more memory than its gaps.
+A day of records is one interval, so the memory of a set grows only with its gaps. Reads and writes
+nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ Intervals = tuple[OffsetRange, ...]
 
 
 def size(ranges: Iterable[OffsetRange]) -> int:
-    """The number of offsets in all the ranges."""
+    """Return the number of offsets in all the ranges."""
     return sum(until - start for start, until in ranges)
 
 
 def union(ranges: Iterable[OffsetRange]) -> Intervals:
-    """The union of ranges in any order; those that are empty or reversed count for nothing."""
+    """Return the union of ranges in any order; empty and reversed ranges are ignored."""
     intervals: list[OffsetRange] = []
     for start, until in sorted(offsets for offsets in ranges if offsets.start < offsets.until):
         if intervals and start <= intervals[-1].until:
@@ -29,7 +30,7 @@ def union(ranges: Iterable[OffsetRange]) -> Intervals:
 
 
 def of_offsets(offsets: Iterable[int]) -> Intervals:
-    """The intervals of offsets that rise, none of them twice."""
+    """Return the intervals of `offsets`, which must ascend without repeats."""
     intervals: list[OffsetRange] = []
     for offset in offsets:
         if intervals and offset == intervals[-1].until:
@@ -40,7 +41,7 @@ def of_offsets(offsets: Iterable[int]) -> Intervals:
 
 
 def common(first: Intervals, second: Intervals) -> Intervals:
-    """The offsets in both."""
+    """Return the offsets in both `first` and `second`."""
     shared = []
     rest, other_rest = iter(first), iter(second)
     a, b = next(rest, None), next(other_rest, None)
@@ -56,7 +57,7 @@ def common(first: Intervals, second: Intervals) -> Intervals:
 
 
 def without(intervals: Intervals, removed: Intervals) -> Intervals:
-    """The offsets in the first and not in the second."""
+    """Return the offsets in `intervals` that are not in `removed`."""
     remaining = []
     rest = iter(removed)
     gap = next(rest, None)

@@ -1,4 +1,4 @@
-"""Checks if each sink's ledger stands where the checkpoint does. Pure."""
+"""Compares each sink's ledger with the checkpoint. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:
-    """Say why a store has no ledger that is taken for that of the query."""
+    """Return the finding for a store that has no ledger of the query."""
     query = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
         key = store.renamed[0]
         return PositionFindingKind.LEDGER_RENAMED.finding(
             store.store,
-            f"its ledger has nothing of {query}, but has heads of this checkpoint under query "
+            f"its ledger has no entry for {query}, but has heads of this checkpoint under query "
             f"{key.query!r}, sink {key.sink!r}",
             cause="the requested name is wrong; or the query, its name= or the sink's table "
             "was renamed",
@@ -47,12 +47,12 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
-            what=f"its ledger has nothing of {query}, which has committed no batch yet"
+            what=f"its ledger has no entry for {query}, which has committed no batch yet"
             + (f"; it has {stored}" if stored else ""),
         )
     return PositionFindingKind.LEDGER_EMPTY.finding(
         store.store,
-        f"its ledger has nothing of {query}"
+        f"its ledger has no entry for {query}"
         + (f"; it has {stored}" if stored else ": it is empty"),
         cause="the ledger belongs to other queries, the name is wrong, or the store was "
         "emptied or restored from a copy older than the query",
@@ -62,7 +62,7 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
 
 
 def other_names(ledger: LedgerPositions, store: StorePositions, positions: Positions) -> Findings:
-    """Say under which other names the checkpoint's query id has a ledger of the same sink."""
+    """Yield a note if the checkpoint's query id has ledgers of the same sink under other names."""
     names = [key.query for key in store.renamed if key.sink == ledger.key.sink]
     if names and positions.query is None:
         yield PositionFindingKind.LEDGER_RENAMED.finding(
@@ -85,7 +85,7 @@ def _carried_over(
 
 
 def check_ledgers(positions: Positions, advice: Advice) -> Findings:
-    """Say of each ledger what is wrong with it."""
+    """Yield the findings about each ledger."""
     for store in positions.stores:
         if not store.ledgers:
             yield no_ledger(store, positions, advice)
@@ -113,16 +113,16 @@ class _LedgerCheck:
 
     @property
     def agreement(self) -> str:
-        """Describe a ledger without problems."""
+        """The description of a ledger without problems."""
         if self._checkpoint is None:
             return "nothing to compare them with"
         return "none behind and none ahead of the checkpoint"
 
     @property
     def _begin(self) -> str:
-        """Begin at the ledger's position, if the ledger is known to be the query's.
+        """The advice to start at the ledger's position, if the ledger is known to be the query's.
 
-        If another sink of the query stands elsewhere, no start fits both.
+        If another sink of the query has a different position, no start fits both.
         """
         if self._ledger.replaced:
             return self._advice.begin_from(self._ledger)
@@ -151,15 +151,15 @@ class _LedgerCheck:
 
     @property
     def _is_one_batch(self) -> bool:
-        """True if one batch is planned: with more the query went on while it was read."""
+        """True if one batch is planned; with more, the query continued during the reading."""
         checkpoint = self._checkpoint
         return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
 
     def findings(self) -> Findings:
         ledger = self._ledger
         yield from self._recorded()
-        # In a database rows and ledger are one copy; a ledger in a topic can be restored, deleted
-        # or cut back without the topics of its rows, and these without it.
+        # A database is restored with rows and ledger together; a ledger in a topic can be restored,
+        # deleted or cut back without the topics of its rows, and they without the ledger.
         if ledger.replaced:
             yield PositionFindingKind.TARGET_RECREATED.finding(
                 ledger.label,
@@ -193,14 +193,14 @@ class _LedgerCheck:
         yield from self._foreign(self._checkpoint)
 
     def _is_at_work(self, batch: int) -> bool:
-        """Return True if it is a batch that the checkpoint plans, and has not committed."""
+        """Return True if the checkpoint has planned `batch` and has not committed it."""
         checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.planned is None:
             return False
         return checkpoint.newest < batch <= checkpoint.planned
 
     def _was_taken_back(self, severity: Severity) -> Findings:
-        """Describe a table that was rolled back; a note if the checkpoint is no further."""
+        """Yield a finding if the table was rolled back; a note if the checkpoint is not ahead."""
         back = self._ledger.rollback
         if back is not None:
             yield PositionFindingKind.LEDGER_TAKEN_BACK.finding(
@@ -211,16 +211,16 @@ class _LedgerCheck:
             )
 
     def _to_undo(self, back: TableRollback) -> str:
-        """Undo it, if a command can; or begin at the ledger's position, or with an empty table."""
+        """Return the advice to undo a rollback, if a command can, or to restart the query."""
         restart = FROM_EARLIEST
         if self._ledger.heads:
             restart = self._begin
         return f"{back.fix}; or, if that was intended, {restart}" if back.fix else restart
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Findings:
-        """Heads that agree with the checkpoint, though its query has not moved them.
+        """Yield a finding for heads that agree with the checkpoint, but that another query moved.
 
-        A query that has read nothing yet moves no ledger: it may have begun from this one.
+        A query that has read nothing yet moves no ledger: it may have started from this ledger.
         """
         foreign = {
             tp: OffsetRange(checkpoint.began[tp], head.range.until)
@@ -243,7 +243,7 @@ class _LedgerCheck:
             )
 
     def _recorded(self) -> Findings:
-        """Check the ledger's history."""
+        """Yield the findings about the ledger's history."""
         for kind, ranges, text, cause in (
             (
                 PositionFindingKind.HISTORY_MISSING,
@@ -285,7 +285,7 @@ class _LedgerCheck:
         if lacking:
             yield PositionFindingKind.LEDGER_LACKS.finding(
                 self.about,
-                f"it has nothing of partitions that the query has read: {listed(lacking)}",
+                f"it lacks partitions that the query has read: {listed(lacking)}",
                 cause="rows of the ledger were deleted, the query or the table was renamed, or the "
                 "sink is newer than the query"
                 if back is None
@@ -322,7 +322,7 @@ class _LedgerCheck:
         )
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets of these ranges that Kafka no longer has."""
+        """Return the offsets in `behind` that Kafka no longer has."""
         source = self._positions.source
         if source is None:
             return {}
@@ -360,7 +360,7 @@ class _LedgerCheck:
             )
 
     def _accepts(self, between: Ranges) -> bool:
-        """Return True if what a planned batch has before these offsets was given up."""
+        """Return True if the offsets from the planned batch's start to `between` were given up."""
         done = {} if self._checkpoint is None else self._checkpoint.done
         return all(
             self._ledger.accepts(tp, OffsetRange(done[tp], offsets.start))
@@ -368,7 +368,7 @@ class _LedgerCheck:
         )
 
     def _is_of_damaged(self, head: Head) -> bool:
-        """Return True if a batch whose file may be damaged has moved the ledger."""
+        """Return True if a batch whose file may be damaged has moved `head`."""
         checkpoint = self._checkpoint
         if checkpoint is None or not checkpoint.damaged or checkpoint.planned is None:
             return False
@@ -407,7 +407,7 @@ def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
 
 
 def _differing(positions: Positions) -> Findings:
-    """Compare several sinks of one query; with a checkpoint each was compared with that."""
+    """Compare the sinks of each query with each other, unless a checkpoint exists."""
     by_query: dict[str, list[LedgerPositions]] = {}
     for ledger in positions.ledgers:
         by_query.setdefault(ledger.key.query, []).append(ledger)

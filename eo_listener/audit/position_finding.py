@@ -1,4 +1,4 @@
-"""The findings of an audit, and its verdict. Pure."""
+"""The findings of an audit, and its verdict. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from eo_listener.errors import counted, few
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 SHOWN = 1000
-"""How many ranges of a finding its document has, at most."""
+"""The maximum number of a finding's ranges in its JSON document."""
 
 
 class Severity(Enum):
-    """How much a finding matters. Only the last two are something to act on."""
+    """The severity of a finding. Only WARNING and PROBLEM need action."""
 
     FINE = "fine"
     NOTE = "note"
@@ -40,10 +40,10 @@ _UNCOMPARED: Final = True
 
 
 class PositionFindingKind(Enum):
-    """The kind of a finding; programs rely on these values, and they do not change.
+    """The kind of a finding; programs rely on these values, so they do not change.
 
-    Each has the severity and the harm that its findings have unless a check decides otherwise.
-    `uncompared`: something could not be compared, so that a loss cannot be excluded.
+    Each kind has a severity and a harm, which its findings have unless a check decides otherwise.
+    `uncompared` is True if something could not be compared, so that a loss cannot be excluded.
     """
 
     severity: Severity
@@ -117,7 +117,7 @@ class PositionFindingKind(Enum):
         severity: Severity | None = None,
         harm: Harm | None = None,
     ) -> PositionFinding:
-        """Return a finding of this kind; its arguments are the fields of PositionFinding."""
+        """Return a finding of this kind; the arguments are the fields of PositionFinding."""
         return PositionFinding(
             kind=self,
             severity=self.severity if severity is None else severity,
@@ -149,16 +149,16 @@ class PositionFinding:
 
     @property
     def is_unread(self) -> bool:
-        """True if it says that something could not be read."""
+        """True if the finding reports that something could not be read."""
         return self.kind is PositionFindingKind.NOT_READ
 
     @property
     def matters(self) -> bool:
-        """True if somebody has to act on it."""
+        """True if somebody has to act on the finding."""
         return self.severity in (Severity.WARNING, Severity.PROBLEM)
 
     def document(self) -> dict[str, object]:
-        """Its form in JSON."""
+        """Return the finding as a JSON document."""
         return {
             "kind": self.kind.value,
             "severity": self.severity.value,
@@ -169,7 +169,7 @@ class PositionFinding:
         }
 
     def _rows(self) -> Iterator[list[object]]:
-        """Topic, partition, start and until of each range."""
+        """Yield the topic, partition, start and until of each range."""
         return (
             [*tp, *offsets]
             for tp, intervals in sorted(self.ranges.items())
@@ -182,7 +182,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 def single(ranges: Ranges) -> dict[TopicPartition, Intervals]:
-    """The same, as a finding has them: several ranges of each partition."""
+    """Return `ranges` in the form of a finding's field, which allows several for each partition."""
     return {tp: (offsets,) for tp, offsets in ranges.items()}
 
 
@@ -193,9 +193,9 @@ def listed(ranges: Ranges) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOutcome:
-    """All findings; `verdict` sums them up in one line.
+    """All findings of an audit; `verdict` sums them up in one line.
 
-    `uncounted_rows`: ledgers were compared, but the rows of their tables were not counted.
+    `uncounted_rows` is True if ledgers were compared, but the rows of their tables not counted.
     """
 
     findings: tuple[PositionFinding, ...]
@@ -203,16 +203,16 @@ class AuditOutcome:
 
     @property
     def to_act_on(self) -> tuple[PositionFinding, ...]:
-        """Those that matter."""
+        """The findings that somebody has to act on."""
         return tuple(finding for finding in self.findings if finding.matters)
 
     @property
     def complete(self) -> bool:
-        """True if all could be read that was asked for."""
+        """True if everything that was requested could be read."""
         return not any(finding.is_unread for finding in self.findings)
 
     def count(self, harm: Harm) -> int:
-        """How many offsets have suffered it; each of a partition counts once."""
+        """Return the number of offsets with this harm; an offset in two findings counts once."""
         by_partition: dict[TopicPartition, list[OffsetRange]] = {}
         for finding in self.findings:
             if finding.harm is harm:
@@ -221,7 +221,7 @@ class AuditOutcome:
         return sum(size(union(ranges)) for ranges in by_partition.values())
 
     def document(self) -> dict[str, object]:
-        """Its form in JSON."""
+        """Return the outcome as a JSON document."""
         return {
             "verdict": self.verdict,
             "complete": self.complete,
@@ -235,7 +235,7 @@ class AuditOutcome:
 
     @property
     def verdict(self) -> str:
-        """One line."""
+        """The summary of the findings, in one line."""
         lost, doubled = self.count(Harm.LOST), self.count(Harm.DOUBLED)
         parts = []
         if lost:
@@ -269,7 +269,7 @@ class AuditOutcome:
 
 
 def outcome(findings: Iterable[PositionFinding], *, uncounted_rows: bool = False) -> AuditOutcome:
-    """Sort findings: the most important come last, since a terminal shows the end."""
+    """Return the findings, the most severe last, because a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
     return AuditOutcome(findings=tuple(ordered), uncounted_rows=uncounted_rows)

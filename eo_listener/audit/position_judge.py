@@ -1,5 +1,6 @@
 """Compares source log, checkpoint, groups and ledgers, and returns the differences as findings.
-Pure.
+
+Reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def judge_positions(positions: Positions, advice: Advice) -> Findings:
-    """Say what is right and wrong; what was not read is not judged."""
+    """Yield the findings about all positions; a place that was not read is not judged."""
     yield from check_source(positions, advice)
     yield from check_checkpoint(positions, advice)
     yield from check_groups(positions, advice)
@@ -33,7 +34,7 @@ def judge_positions(positions: Positions, advice: Advice) -> Findings:
 
 
 def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFinding:
-    """Say what could not be read, in the error's own words; `lost`: what to do if it is no more."""
+    """Return the finding for a place that could not be read; `lost` is the fix if it is gone."""
     return PositionFindingKind.NOT_READ.finding(
         about,
         error.problem,
@@ -148,7 +149,7 @@ def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str
 
 
 def check_checkpoint(positions: Positions, advice: Advice) -> Findings:
-    """Say whether it is there and whole, and which batch is planned and not committed."""
+    """Yield findings about the checkpoint's existence, its files, and its uncommitted batch."""
     checkpoint = positions.checkpoint
     if checkpoint is None:
         return
@@ -192,7 +193,7 @@ def _missing(about: str, positions: Positions, advice: Advice) -> PositionFindin
 
 
 def _way_on(positions: Positions, advice: Advice) -> str:
-    """How to go on without the checkpoint."""
+    """Return the advice to continue without the checkpoint."""
     ledgers = [ledger for ledger in positions.ledgers if ledger.heads]
     if len({ledger.key.query for ledger in ledgers}) > 1:
         return "name the query with --query NAME to see how to continue"

@@ -1,8 +1,8 @@
-"""The four places that record a query's position, as an audit read them. Pure values.
+"""The values that an audit read from the four places that record a query's position.
 
-The audit reads them in the order group, committed batch, ledgers, planned batch, source log, and
-the group again. A running query moves them in the opposite order. So an earlier reading can never
-be ahead of a later one, unless something is wrong.
+The audit reads the places in the order group, committed batch, ledgers, planned batch, source log,
+and the group again. A running query moves them in the opposite order. So an earlier reading can
+never be ahead of a later reading, unless something is wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _none() -> Mapping[TopicPartition, Any]:
 class SourcePositions:
     """The logs of the source's topics; partitions that do not exist are left out.
 
-    `open_since` is when the first record was written of a transaction that is still open, in
+    `open_since` is the time at which the first record of a still open transaction was written, in
     seconds before the audit.
     """
 
@@ -43,7 +43,7 @@ class SourcePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPositions:
-    """One checkpoint."""
+    """The positions in one checkpoint."""
 
     label: str
     exists: bool = True
@@ -56,31 +56,31 @@ class CheckpointPositions:
     done: Ends = field(default_factory=_none)
     #: The offsets at which the newest planned batch ends.
     ahead: Ends = field(default_factory=_none)
-    #: The offsets at which the query began to read, as far as they are recorded.
+    #: The offsets at which the query began to read, if they are recorded.
     began: Ends = field(default_factory=_none)
     #: The files that cannot be used.
     damaged: tuple[str, ...] = ()
-    #: True if it has sources that are not Kafka.
+    #: True if the query has sources other than Kafka.
     counted: bool = False
 
     @property
     def newest(self) -> int:
-        """The newest committed batch, or -1."""
+        """The newest committed batch, or -1 if there is none."""
         return -1 if self.committed is None else self.committed
 
     @property
     def has_done_nothing(self) -> bool:
-        """True if no batch is committed yet, as far as its files say."""
+        """True if the checkpoint is undamaged and has no committed batch yet."""
         return self.exists and self.committed is None and not self.damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositions:
-    """The offsets of a group: `before` everything else was read, and `after` it.
+    """The offsets of a group, read `before` everything else, and again `after` it.
 
-    `members` name its live members; `had_members` says that it had some once. `unstable`: a
-    transaction that commits to it is open. `error` is Kafka's name of the reason why it does not
-    describe the group.
+    `members` are the names of its live members; `had_members` is True if it once had members.
+    `unstable` is True if a transaction that commits to it is open. `error` is the name of Kafka's
+    error if Kafka does not describe the group.
     """
 
     name: str
@@ -93,11 +93,11 @@ class GroupPositions:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that it holds something of, or did before."""
+        """The topics of which the group holds offsets, or held them `before`."""
         return frozenset(tp.topic for tp in (*self.before, *self.after))
 
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
-        """Who has committed the offset of a partition; None for another program."""
+        """Return the author of a partition's committed offset, or None for another program."""
         position = self.after.get(tp) or self.before.get(tp)
         return None if position is None else CommitMetadata.parse(position.metadata)
 
@@ -131,16 +131,16 @@ class LedgerPositions:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Up to where each partition is applied."""
+        """The end of each partition's applied range."""
         return {tp: head.range.until for tp, head in self.heads.items()}
 
     def may_have_met(self, other_ledger: LedgerPositions, tp: TopicPartition) -> bool:
-        """Return True if both may have applied a partition up to the same offset at one moment."""
+        """Return True if both ledgers may have ended at the same offset at one moment."""
         mine, its = self.heads[tp].range.until, other_ledger.heads[tp].range.until
         return mine <= other_ledger.later.get(tp, its) and its <= self.later.get(tp, mine)
 
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
-        """Return True if all of these offsets are recorded as given up."""
+        """Return True if the ledger records all offsets of `gap` as given up."""
         return not without((gap,), union(self.gaps.get(tp, ())))
 
     @property
@@ -151,10 +151,10 @@ class LedgerPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePositions:
-    """A store: the ledgers in it that are of the query, and the keys of all others.
+    """A store: the query's ledgers in it, and the keys of all other ledgers.
 
-    `renamed` are keys of the checkpoint's own query, under other names than was asked for.
-    `address` is how a command names the store, without a secret.
+    `renamed` are keys of the checkpoint's own query, under names other than the requested name.
+    `address` is the store's address as a command takes it, without secrets.
     """
 
     store: str
@@ -166,7 +166,7 @@ class StorePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """All that was read; a part that was not requested, or could not be read, is None or empty."""
+    """All positions that were read; a part not requested, or not readable, is None or empty."""
 
     source: SourcePositions | None = None
     checkpoint: CheckpointPositions | None = None
@@ -186,7 +186,7 @@ class Positions:
 
     @property
     def has_rows(self) -> bool:
-        """True if a ledger has rows that can be counted: records of a topic do not name theirs."""
+        """True if a ledger's rows can be counted; a topic's records do not name their offsets."""
         stores = (LedgerStore.from_address(store.address) for store in self.stores if store.ledgers)
         return any(store is not LedgerStore.KAFKA for store in stores)
 
@@ -196,9 +196,9 @@ class Positions:
         return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
 
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
-        """The topics of the checkpoint that go to a group; None where all do.
+        """Return the checkpoint's topics that are committed to `group`, or None for all topics.
 
-        Topics that the group holds; if it holds none, topics that no other group holds.
+        They are the topics that the group holds; if it holds none, those that no other group holds.
         """
         done = {} if self.checkpoint is None else self.checkpoint.done
         read = frozenset(tp.topic for tp in done if tp != BATCHES)
@@ -211,7 +211,7 @@ class Positions:
 
 
 def lowest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
-    """The least offset of each partition, among those that have it."""
+    """Return the least offset of each partition, among the mappings that have the partition."""
     least: dict[TopicPartition, int] = {}
     for offsets in every:
         for tp, offset in offsets.items():

@@ -1,4 +1,4 @@
-"""The proof itself: each gap of a store explained by Kafka's log, or named as a loss."""
+"""The gap proof: explains each gap of a store by Kafka's log, or reports it as a loss."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def prove(
     *,
     read_committed: bool = False,
 ) -> tuple[AuditFinding, ...]:
-    """Compare a store's rows with what its ledger claims and with what Kafka has.
+    """Compare a store's rows with the claims of its ledger and with Kafka's logs.
 
-    `rows` are topic, partition and offset of a store that keeps a row for each record, in that
-    order. `read_committed` is True if the query reads with that isolation level (its source's
-    `kafka.isolation.level`): by default Spark reads the records of aborted transactions too. A
-    query that reads committed records never passes an open transaction; if the ledger did, it is
-    wrong.
+    `rows` are topic, partition and offset of a store that keeps a row for each record, ordered by
+    these three. `read_committed` is True if the query reads with that isolation level (its source's
+    `kafka.isolation.level`): by default Spark also reads the records of aborted transactions. A
+    query that reads committed records never passes an open transaction; if its ledger did, the
+    ledger is wrong.
 
-    Of Kafka only that is read which the store lacks, and what is between two gaps near each other:
-    a topic whose every transaction leaves a marker is read whole, and with `read_committed` twice.
-    Memory grows with the gaps, see `read_rows`.
+    From Kafka the proof reads only the offsets that the store lacks, and those between two gaps
+    near each other: it reads the whole of a topic on which every transaction leaves a marker, and
+    with `read_committed` twice. Memory grows with the gaps, see `read_rows`.
 
-    Not to be seen is a log that was cut back (an unclean election) and has grown past the claim
-    since: its offsets are all there, of other records. A claim without topic ids says nothing of a
-    recreated topic either.
+    The proof cannot detect a log that was cut back (by an unclean election) and has since grown
+    past the claim: all its offsets exist, but with other records. Nor can it detect a recreated
+    topic if the claim has no topic id.
 
-    If an older topic of the name had an offset too (`AppliedRange.older`), nothing tells its row
-    from the row of this topic: such an offset cannot be proved while it has a row, and is doubled
-    only if it has more rows than topics had it. The same holds if several queries have applied an
-    offset (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
+    If an older topic of the same name also had an offset (`AppliedRange.older`), the rows of both
+    topics look alike: such an offset cannot be proved while it has a row, and is doubled only if it
+    has more rows than topics had it. The same holds if several queries have applied an offset
+    (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
 
-    A claim of BATCHES, for sources that are not Kafka, is not proved, and one finding says so.
+    A claim about BATCHES (sources other than Kafka) is not proved; one finding reports it.
 
-    Raises FormatError for rows out of order, KafkaError.
+    Raises FormatError for rows out of order, and KafkaError if Kafka cannot be read.
     """
     facts = read_rows(claims, rows)
     logs = log.facts(sorted((facts.keys() | claims.keys()) - {BATCHES}))
@@ -75,9 +75,9 @@ def prove(
 def still_unclaimed(
     findings: Iterable[AuditFinding], claims: Mapping[TopicPartition, AppliedRange]
 ) -> Iterator[AuditFinding]:
-    """The findings that are left where the ledger was read again, after the rows.
+    """Yield `findings` without the unclaimed offsets that `claims`, read later, contain.
 
-    A query at work has applied batches since it was read first; their rows are claimed by now.
+    A running query has applied batches since the first reading; the ledger now claims their rows.
     """
     for finding in findings:
         claim = claims.get(finding.partition)
@@ -98,11 +98,11 @@ def explain(
     committed: Intervals,
     read_committed: bool,
 ) -> Iterator[AuditFinding]:
-    """Say what each offset of one partition is that is not as it should be.
+    """Yield a finding for each range of one partition's offsets that is absent, extra or doubtful.
 
-    `log` is None for a partition that does not exist. `shown` and `committed` are the offsets
-    that a consumer is shown where rows are absent: all records, and those of committed
-    transactions (or of none). The latter only count with `read_committed`.
+    `log` is None if the partition does not exist. `shown` and `committed` are the offsets without
+    rows at which Kafka gives a consumer a record: any record, and only a record of a committed
+    transaction or of none. `committed` only counts with `read_committed`.
     """
 
     def findings(kind: AuditFindingKind, intervals: Intervals) -> Iterator[AuditFinding]:
@@ -150,7 +150,7 @@ def explain(
 def _lost(
     claim: AppliedRange, rows: RowFacts, lost: Intervals
 ) -> Iterator[tuple[AuditFindingKind, Intervals]]:
-    """Classify offsets in Kafka that the store lacks, by the ledger's knowledge and their place."""
+    """Classify `lost`, the offsets in Kafka that the store lacks: unrecorded, missing, or tail."""
     unrecorded = common(lost, union([OffsetRange(0, claim.known_from)]))
     yield AuditFindingKind.UNRECORDED, unrecorded
     missing = without(lost, unrecorded)
@@ -161,7 +161,7 @@ def _lost(
 
 
 def _kind_of_nothing(log: LogFacts) -> AuditFindingKind:
-    """Classify an offset at which a consumer sees nothing."""
+    """Return the kind of an offset at which a consumer gets no record."""
     if log.transactional is False:
         return (
             AuditFindingKind.UNEXPLAINED if log.compacted is False else AuditFindingKind.COMPACTED

@@ -1,4 +1,4 @@
-"""The results of a gap proof, and their severity. Pure."""
+"""The results of a gap proof, and their severity. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 class Gravity(Enum):
-    """A finding's answer to the question whether each record is in the store once."""
+    """A finding's answer to the question if each record is in the store once."""
 
     EXPLAINED = "as it should be"
     UNPROVABLE = "can no longer be proved"
@@ -19,13 +19,13 @@ class Gravity(Enum):
 class AuditFindingKind(Enum):
     """The reason why offsets have no row, or rows exist that should not.
 
-    Kafka shows no consumer its control records: on a topic that is compacted too, an offset that
-    is not there is a marker or compacted, no finer, unless no producer of it is transactional. And
-    a record that was lost first and compacted since looks like one that was compacted first.
+    Kafka shows no consumer its control records: on a topic that is also compacted, nothing tells if
+    an absent offset is a marker or was compacted, unless no producer of the topic is transactional.
+    A record that was lost and later compacted looks like a record that was only compacted.
     """
 
     gravity: Gravity
-    """The weight of a finding of this kind."""
+    """The gravity of a finding of this kind."""
 
     def __new__(  # noqa: PYI034  # Python 3.10 has no Self
         cls, value: str, gravity: Gravity = Gravity.WRONG
@@ -73,7 +73,7 @@ class AuditFindingKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFinding:
-    """One run of offsets of a partition, all of one kind."""
+    """A range of one partition's offsets that have the same kind of finding."""
 
     kind: AuditFindingKind
     partition: TopicPartition
@@ -81,7 +81,7 @@ class AuditFinding:
 
     @property
     def gravity(self) -> Gravity:
-        """How grave it is."""
+        """The gravity of the finding."""
         return self.kind.gravity
 
     def __str__(self) -> str:

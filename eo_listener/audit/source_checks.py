@@ -1,4 +1,4 @@
-"""Checks if positions lie within the source's logs. Pure."""
+"""Checks if positions lie within the source's logs. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 _FEW = 3  # commands in one line
 HANGING = 900.0
-"""Seconds after which a coordinator ends each: Kafka's default for transaction.max.timeout.ms."""
+"""Seconds until a coordinator ends a transaction: Kafka's default transaction.max.timeout.ms."""
 
 
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
-    """The greatest offset that checkpoint or ledgers hold of each partition of Kafka, else groups.
+    """Return the greatest offset of each Kafka partition in checkpoint and ledgers, else in groups.
 
-    A group that a tool has moved says nothing of the query. Groups count as they were before the
-    log was read: what they hold now may be beyond what it was then.
+    A group that a tool has moved says nothing about the query. Groups count with their offsets
+    before the log was read: their current offsets may lie beyond the end of the log at that time.
     """
     checkpoint = positions.checkpoint
     done = () if checkpoint is None else (checkpoint.done,)
@@ -50,7 +50,7 @@ def _greatest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
 
 
 def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
-    """A ledger's heads, without those that the checkpoint no longer has: none is ever deleted."""
+    """Return a ledger's heads of partitions in the checkpoint: a ledger never deletes a head."""
     checkpoint = positions.checkpoint
     if checkpoint is None or not checkpoint.done or checkpoint.damaged:
         return ledger.heads
@@ -59,7 +59,7 @@ def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartit
 
 
 def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str, str]]:
-    """Partitions whose topic has another id than a ledger knows: that id, and the present one."""
+    """Return partitions whose topic has a new id: the id in a ledger, and the current id."""
     if positions.source is None:
         return {}
     logs = positions.source.logs
@@ -74,7 +74,7 @@ def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str
 
 
 def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
-    """Up to where every ledger has each partition; those that one lacks are left out."""
+    """Return the offset that every ledger has reached in each partition that no ledger lacks."""
     ends = [ledger.ends for ledger in positions.ledgers]
     return {
         tp: offset
@@ -84,7 +84,7 @@ def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
-    """Partitions whose offsets cannot be compared: their log is gone, recreated or cut back."""
+    """Return partitions without comparable offsets: the log is gone, recreated or cut back."""
     if positions.source is None:
         return frozenset()
     offsets, logs = held_positions(positions), positions.source.logs
@@ -100,7 +100,7 @@ def commit_checkpoint(
     rewind: bool,
     topics: Collection[str] | None,
 ) -> str:
-    """Move a group to the checkpoint's position, if that is readable."""
+    """Return the advice to move a group to the checkpoint's position, if that is readable."""
     checkpoint = positions.checkpoint
     if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
         return "repair the checkpoint first; a group follows it"
@@ -108,7 +108,7 @@ def commit_checkpoint(
 
 
 def check_source(positions: Positions, advice: Advice) -> Findings:
-    """Say what is wrong with the logs, as far as the query is concerned."""
+    """Yield the findings about the logs that concern the query."""
     source = positions.source
     if source is None:
         return
@@ -220,7 +220,7 @@ def _beyond(
 
 
 def _deleted(positions: Positions, source: SourcePositions, advice: Advice) -> Findings:
-    """Records that were deleted before the query, or whoever starts from the group, read them."""
+    """Yield findings for records deleted before the query, or a group's consumer, read them."""
     next_read = _next_read(positions)
     lost = {
         tp: loss
@@ -270,15 +270,16 @@ def _deleted(positions: Positions, source: SourcePositions, advice: Advice) -> F
 
 
 def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) -> bool:
-    """Return True if every ledger of the partition has the loss as accepted."""
+    """Return True if every ledger of the partition records the loss as accepted."""
     ledgers = [ledger for ledger in positions.ledgers if tp in ledger.heads]
     return bool(ledgers) and all(ledger.accepts(tp, loss) for ledger in ledgers)
 
 
 def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
-    """Record the loss in each ledger: with a command, if the ledger stands right before the loss.
+    """Return the advice to record the loss in each ledger.
 
-    After it a batch of the old checkpoint would begin before the head, and be refused.
+    A command can do it if the loss begins at the ledger's head. After it, a batch of the old
+    checkpoint would begin before the head, and be refused.
     """
     consent = (
         'exactly_once(..., on_gap="accept") records it, and the source needs '
@@ -299,10 +300,10 @@ def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
 
 
 def _next_read(positions: Positions) -> Ends:
-    """Return the position at which the query continues: from its checkpoint, its ledgers, or the
-    groups.
+    """Return the position at which the query continues.
 
-    Offsets of the batch in doubt that every ledger has are not read again.
+    It comes from the checkpoint, or else from the ledgers, or else from the groups. The query does
+    not read again the offsets of a batch in doubt that every ledger has.
     """
     checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.done:

@@ -1,4 +1,7 @@
-"""One walk over a store's rows: which offsets are not there, and which are too often. Pure."""
+"""One pass over a store's rows, to find absent offsets and those with too many or too few rows.
+
+Reads only the rows that it is given, and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """Faults in the rows of one partition, apart from the ledger's claims.
+    """The offsets of one partition at which its rows differ from the ledger's claims.
 
-    `absent` are offsets claimed and without a row, `repeated` those with more rows than topics of
-    this name, and queries, had them, `unclaimed` those with a row and no claim. `ambiguous` have a
-    row, and an older topic of the name had them. `fewer` have a row, but fewer than queries have
-    applied them.
+    `absent` are claimed offsets without a row, and `unclaimed` are offsets with a row but no claim.
+    `repeated` have more rows than there were topics of this name, and queries, that had them.
+    `ambiguous` have a row, and an older topic of the same name also had them. `fewer` have fewer
+    rows than there are queries that have applied them.
     """
 
     rows: int
@@ -33,11 +36,12 @@ class RowFacts:
 def read_rows(
     claims: Mapping[TopicPartition, AppliedRange], rows: Iterable[tuple[str, int, int]]
 ) -> dict[TopicPartition, RowFacts]:
-    """Walk over `rows` (topic, partition, offset), as a store's cursor gives them.
+    """Compare `rows` (topic, partition, offset), as a store's cursor gives them, with `claims`.
 
-    Each partition's must lie together, by rising offset. Memory does not grow with the rows, but
-    with the intervals between gaps: some 300 bytes each; each transaction's marker is a gap. Every
-    partition of `claims` is in the answer. Raises FormatError for rows in another order.
+    The rows of a partition must be consecutive, in ascending order of offsets. Memory does not grow
+    with the rows, but with the intervals between gaps: some 300 bytes each; each transaction's
+    marker is a gap. The result has every partition of `claims`. Raises FormatError for rows in
+    another order.
     """
     facts: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):
@@ -70,10 +74,10 @@ def _read(
 
 
 class _Counted:
-    """Offsets once each, with those kept apart that have too many rows, or too few.
+    """Yields each offset of the rows once, and records those with too many rows or too few.
 
-    Each of the `queries`, the ranges that were applied of the topic, has a row of an offset, and
-    each of the ranges of `older` topics of its name.
+    `queries` are the ranges of this topic that each query has applied, and `older` the ranges of
+    older topics of its name. An offset should have a row for each range that contains it.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class _Counted:
         self._compare(last, 1 + more)
 
     def _compare(self, offset: int, rows: int) -> None:
-        """Note an offset that more than one query has applied, and that has not a row of each."""
+        """Add an offset to `fewer` if several queries have applied it, and it lacks rows."""
         if len(self._queries) > 1 and rows < _covering(self._queries, offset):
             if self.fewer and self.fewer[-1].until == offset:
                 self.fewer[-1] = OffsetRange(self.fewer[-1].start, offset + 1)
@@ -113,7 +117,7 @@ class _Counted:
 
 
 def _covering(ranges: Collection[OffsetRange], offset: int) -> int:
-    """How many of the ranges have the offset."""
+    """Return the number of ranges that contain `offset`."""
     return sum(offsets.start <= offset < offsets.until for offsets in ranges)
 
 

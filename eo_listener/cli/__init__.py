@@ -1,4 +1,4 @@
-"""The command `eo-listener`: a module for each subcommand; errors become one line here."""
+"""The command `eo-listener`: one module for each subcommand; this one prints errors as a line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Stopped(Exception):  # noqa: N818  # not always an error
 
 
 class _Commands(TyperGroup):
-    """The commands, whose errors typer does not see."""
+    """The commands; typer does not see their OSError and KeyboardInterrupt."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _passed_on():
@@ -59,11 +59,11 @@ def _passed_on() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _dashes_explained() -> Iterator[None]:
-    """Say of an option that no command has how a name that begins with a dash is given."""
+    """Explain, in the error for an unknown option, how to give a name that begins with a dash."""
     try:
         yield
     except Exception as error:
-        # Of click, or of the copy of click in typer, which has no public name for it.
+        # The class is click's, or that of typer's copy of click, which has no public name for it.
         if type(error).__name__ == "NoSuchOption":
             _explain_dash(error)
         raise
@@ -99,7 +99,7 @@ def _print_version(is_requested: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 something was unavailable, "
+    epilog="Exit status: 0 fine, 1 a problem was found, 2 wrong use, 3 something was unavailable, "
     "70 a fault in eo-listener, 130 Ctrl-C."
 )
 def root(
@@ -133,29 +133,29 @@ def jar() -> None:
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr, never a traceback.
 
-    A fault of ours keeps its traceback, and exits with 70 (EX_SOFTWARE): 1 would say that
-    something was found.
+    A fault in eo-listener prints its traceback, and exits with 70 (EX_SOFTWARE): 1 would mean that
+    the command has found a problem.
     """
     _require_streams()
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()  # at exit it would be too late to say that it failed
+            sys.stdout.flush()  # at exit it would be too late to report an error
     except _Stopped as stopped:
         _end_stopped(stopped.reason)
     except (OSError, KeyboardInterrupt) as reason:
         _end_stopped(reason)
     except EoListenerError as error:
         _end(str(error), error.exit_code)
-    except Exception:  # noqa: BLE001  # the last place there is: said in full, with a code of its own
+    except Exception:  # noqa: BLE001  # the outermost handler: prints it, exits with its own code
         with contextlib.suppress(OSError):
             traceback.print_exc()
         _leave(ExitCode.FAULT)
 
 
 def _require_streams() -> None:
-    """Make sure that the first files opened are not taken for standard output or error."""
+    """Make sure that no file opened later becomes standard output or standard error."""
     if sys.stderr is None:
         sys.stderr = _nowhere(2)
     if sys.stdout is None:
@@ -168,7 +168,7 @@ def _nowhere(descriptor: int) -> TextIO:
     if opened != descriptor:
         os.dup2(opened, descriptor)
         os.close(opened)
-    return open(descriptor, "w", encoding="utf-8")  # for good
+    return open(descriptor, "w", encoding="utf-8")  # never closed
 
 
 def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
@@ -180,16 +180,16 @@ def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
 
 
 def _end(line: str, code: int) -> NoReturn:
-    shown = escaped(line, keep="\n")  # some of it others have chosen, as the names in a file
+    shown = escaped(line, keep="\n")  # parts of it come from outside, such as names in a file
     with contextlib.suppress(OSError):
         print(f"eo-listener: {shown}", file=sys.stderr, flush=True)
     _leave(code)
 
 
 def _leave(code: int) -> NoReturn:
-    """End with this code, also where something printed could not be written.
+    """Exit with `code`, even if some output could not be written.
 
-    Python would try again to write it, fail, and end with a code of its own.
+    Python would try again to write the output, fail, and exit with a different code.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

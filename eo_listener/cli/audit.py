@@ -1,4 +1,4 @@
-"""`eo-listener audit`: source log, checkpoint, groups and ledgers side by side."""
+"""`eo-listener audit`: compares source log, checkpoint, groups and ledgers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class AuditOptions:
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--topic", help="A topic to read in addition to those found; repeatable."
+            "-t", "--topic", help="A topic to read in addition to the query's topics; repeatable."
         ),
     ] = None
     uncommitted: Annotated[
@@ -109,7 +109,7 @@ class AuditOptions:
         str | None, typer.Option(help="The query's name in the ledger: its queryName or name=.")
     ] = None
     sink: Annotated[
-        str | None, typer.Option(help="Compare this sink of the ledger only, by its name.")
+        str | None, typer.Option(help="Compare only this sink of the ledger, by its name.")
     ] = None
     storage: Storage = None
 
@@ -163,11 +163,11 @@ def audit(
     properties: KafkaProperties = None,
     as_json: Json = False,
 ) -> None:
-    """Show where a query stands, whether records are lost or doubled, and what to run.
+    """Show where a query stands, if records are lost or doubled, and which commands to run.
 
     Compares the source's log, the checkpoint, consumer groups and the sinks' ledgers; any of them
-    may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 when there is
-    something to act on, 3 when something could not be read.
+    may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 if there is
+    something to act on, 3 if something could not be read.
     """
     if not (places.checkpoint or places.groups or places.ledgers or places.topics):
         raise SettingsError(
@@ -214,7 +214,7 @@ def _report(
     wait: float | None,
     as_json: bool,
 ) -> None:
-    """Read, judge, print, and end with the exit code."""
+    """Read and judge the positions, print the findings, and exit with the code for them."""
     advice = advice_for(request)
     deadline = time.monotonic() + (wait or 0.0)
     before: Positions | None = None
@@ -261,7 +261,7 @@ def _drained(
     advice: Advice,
     before: Positions | None,
 ) -> list[PositionFinding]:
-    """Judge each group, by the partitions that it has `unread` and the reading `before` this."""
+    """Judge if each group is drained, from its `unread` partitions and the reading `before`."""
     return [
         check_drained(
             positions,
@@ -287,7 +287,7 @@ def _rows(
     *,
     read_committed: bool,
 ) -> Iterator[PositionFinding]:
-    """Count the rows of each table once, whatever queries write to it."""
+    """Yield the findings about rows; count each table once, even if several queries write to it."""
     if reader.logs is None:
         error = SettingsError(
             "rows cannot be counted without the source's log",
@@ -330,7 +330,7 @@ def _prove_rows(
 
 
 class _Counted:
-    """Rows on their way to the proof; those without an origin are counted, and left out."""
+    """Yields the rows to the proof, and counts them; leaves out rows without an origin."""
 
     def __init__(self, rows: Iterator[tuple[str, int, int]]) -> None:
         self._rows = rows
@@ -347,7 +347,7 @@ class _Counted:
 
 
 def document(positions: Positions, result: AuditOutcome) -> dict[str, object]:
-    """The form of an audit in JSON."""
+    """Return an audit as a JSON document."""
     return {
         **result.document(),
         "partitions": [row.document() for row in side_by_side(positions)],
@@ -355,7 +355,7 @@ def document(positions: Positions, result: AuditOutcome) -> dict[str, object]:
 
 
 ROWS: Final = 20
-"""How many partitions a person is shown."""
+"""The maximum number of partitions in a printed table."""
 COLOURS: Final = {
     Severity.FINE: "green",
     Severity.NOTE: "",
@@ -366,7 +366,7 @@ COLOURS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPositions:
-    """All that is known of one partition."""
+    """The positions of one partition in all places."""
 
     partition: TopicPartition
     log: LogFacts | None
@@ -376,7 +376,7 @@ class PartitionPositions:
     ledgers: tuple[tuple[LedgerKey, Head | None], ...]
 
     def document(self) -> dict[str, Any]:
-        """Its form in JSON."""
+        """Return the positions as a JSON document."""
         log = self.log
         return {
             **self.partition._asdict(),
@@ -406,7 +406,7 @@ class PartitionPositions:
 
 
 def side_by_side(positions: Positions) -> Iterator[PartitionPositions]:
-    """Each partition that any of the four knows, in order."""
+    """Yield the positions of each partition that any of the four places has, in order."""
     checkpoint, source = positions.checkpoint, positions.source
     done = {} if checkpoint is None else checkpoint.done
     ahead = {} if checkpoint is None else checkpoint.ahead
@@ -431,7 +431,7 @@ def side_by_side(positions: Positions) -> Iterator[PartitionPositions]:
 
 
 def show(positions: Positions, result: AuditOutcome) -> None:
-    """Print it; lines that hold commands are left whole."""
+    """Print an audit; lines that may contain commands are not wrapped."""
     out = console()
     rows = list(side_by_side(positions))
     if rows:
@@ -460,7 +460,7 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
 def shown_rows(
     rows: Sequence[PartitionPositions], result: AuditOutcome
 ) -> list[tuple[PartitionPositions, bool]]:
-    """Those that a person is shown, in order, and whether something was found of them."""
+    """Return the rows to print, in order; True marks a row with a finding to act on."""
     wrong = {tp for finding in result.to_act_on for tp in finding.ranges}
     first = sorted(rows, key=lambda row: (row.partition not in wrong, row.partition))[:ROWS]
     return [(row, row.partition in wrong) for row in sorted(first, key=lambda row: row.partition)]
@@ -478,7 +478,7 @@ def headings(positions: Positions) -> list[str]:
 
 
 def _table(positions: Positions, rows: list[PartitionPositions], result: AuditOutcome) -> Table:
-    """Partitions that something was found of come first."""
+    """Return the table of positions; rows with a finding to act on are red."""
     names = headings(positions)
     lines = (
         [Text(text, style="red" if is_wrong else "") for text in cells(positions, row)]
@@ -502,7 +502,7 @@ def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
 
 
 def _log(log: LogFacts) -> str:
-    """Format start and end; with the last stable offset between them if transactions are open."""
+    """Format a log's start and end, with the last stable offset if transactions are open."""
     if log.stable < log.end:
         return f"{log.start}..{log.stable}..{log.end}"
     return f"{log.start}..{log.end}"

@@ -1,4 +1,4 @@
-"""`eo-listener checkpoint`: what Spark's checkpoint of a query says."""
+"""`eo-listener checkpoint`: shows the contents of a query's checkpoint."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def show(
 
 
 def open_checkpoint(location: str, storage: Iterable[str] | None) -> Checkpoint:
-    """The checkpoint there. Raises SettingsError, StorageError, and CheckpointError."""
+    """Return the checkpoint at `location`. Raises SettingsError, StorageError, CheckpointError."""
     checkpoint = Checkpoint(Location(location, storage_options(storage or ())))
     if not checkpoint.exists():
         raise SettingsError(
@@ -144,7 +144,7 @@ def _batch(contents: CheckpointContents, batch: BatchOffsets) -> str:
 
 
 def _numbers(batches: Sequence[int]) -> str:
-    """Format `3 to 9`, with the number of batches if some between them are missing."""
+    """Format batches as `3 to 9`, with their number if some between them are missing."""
     if not batches:
         return "none"
     first, last = batches[0], batches[-1]

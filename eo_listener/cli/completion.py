@@ -1,4 +1,4 @@
-"""The values that a shell completes: what is known without asking anybody. Pure.
+"""The values that a shell completes. Reads and writes nothing.
 
 Names of groups and topics are not completed: each Tab would query Kafka, with the secrets of a
 half-typed line, and a shell waits as long as the cluster is unreachable. The shell completes files
@@ -13,7 +13,7 @@ from eo_listener.sinks.ledger_address import EACH_FORM
 
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
-    """Complete the words that an option takes."""
+    """Return a function that completes the words that an option takes."""
     words = tuple(values)
 
     def complete(incomplete: str) -> list[str]:
@@ -25,8 +25,8 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
 def ledger(incomplete: str) -> list[str]:
     """Complete the kind of a ledger's address.
 
-    The kind comes with its form, so that a shell, which inserts what all of them begin with, leaves
-    no blank behind it.
+    The result has the kind and its form, so that a shell, which inserts their common beginning,
+    adds no blank after the kind.
     """
     completions: list[str] = []
     for form in EACH_FORM:

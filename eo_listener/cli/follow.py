@@ -1,4 +1,4 @@
-"""`eo-listener follow`: commit for queries that cannot be changed, from their checkpoints."""
+"""`eo-listener follow`: commits for queries that cannot be changed, from their checkpoints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from eo_listener.observers.log import EventLogger
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TargetOptions:
-    """The options that name what is followed."""
+    """The options that name the checkpoints to follow, the cluster and the groups."""
 
     checkpoints: Annotated[
         list[str] | None,
@@ -70,7 +70,7 @@ class TargetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """The options that say how it is followed, by the names of the config file."""
+    """The options that say how to follow checkpoints, with the names of the config file."""
 
     interval: Annotated[
         float | None,
@@ -88,7 +88,7 @@ class ServiceOptions:
         typer.Option(
             "--guard",
             autocompletion=completion.one_of(mode.value for mode in GuardMode),
-            help="If a batch does not continue the batch before it: withhold or warn. "
+            help="What to do if a batch does not continue the batch before it: withhold or warn. "
             "Default: withhold.",
         ),
     ] = None
@@ -97,7 +97,8 @@ class ServiceOptions:
         typer.Option(
             "--on-rewind",
             autocompletion=completion.one_of(choice.value for choice in OnRewind),
-            help="If a checkpoint is behind its group: refuse or allow. Default: refuse.",
+            help="What to do if a checkpoint is behind its group: refuse or allow. "
+            "Default: refuse.",
         ),
     ] = None
     mode: Annotated[
@@ -105,7 +106,7 @@ class ServiceOptions:
         typer.Option(
             "--mode",
             autocompletion=completion.one_of(mode.value for mode in CommitMode),
-            help="Commit as: simple, member or transactional. Default: simple.",
+            help="How to commit: simple, member or transactional. Default: simple.",
         ),
     ] = None
 
@@ -140,7 +141,7 @@ def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
 
 
 def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> Follower:
-    """Wire a follower; `service` is by the names of the config file. Raises SettingsError."""
+    """Build a follower; `service` has the names of the config file. Raises SettingsError."""
     for target in targets:
         own = dict(target.cluster.properties)
         servers = own.pop("bootstrap.servers")
@@ -169,7 +170,7 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
 
 _ONCE = 60.0
-_CLOSING = 5.0  # with what comes after it, below the 10 s that containers are given to end
+_CLOSING = 5.0  # with the steps after it, below the 10 s that containers have to end
 _TICK = 1.0
 
 
@@ -192,10 +193,10 @@ def follow(
         bool, typer.Option("--json", help="With --once: print one JSON document.")
     ] = False,
 ) -> None:
-    """Commit for queries, from their checkpoints alone.
+    """Commit offsets for queries, from their checkpoints alone.
 
-    A service until SIGTERM or Ctrl-C: no code, no jar and no restart in the query. With --once:
-    exit status 0 when all is confirmed, 1 when something was found, 3 when a part was unavailable.
+    Runs until SIGTERM or Ctrl-C; the query needs no code, no jar and no restart. With --once: exit
+    status 0 if all is confirmed, 1 if a problem was found, 3 if a part was unavailable.
     """
     if not once and (as_json or timeout is not None):
         raise SettingsError("--json and --timeout are for --once", fix="Add --once, or remove them")
@@ -265,7 +266,7 @@ def _document(report: Report) -> dict[str, object]:
 
 
 def _serve(follower: Follower, count: int) -> None:
-    """Follow until a signal comes; a second one ends the process at once."""
+    """Follow until a signal comes; a second signal ends the process at once."""
     with stop_signals() as stopped:
         follower.start()
         logging.getLogger("eo_listener").info("following %d checkpoints", count)

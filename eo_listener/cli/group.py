@@ -75,7 +75,8 @@ class ChangeOptions:
         typer.Option(
             "--recreated",
             autocompletion=completion.one_of(policy.value for policy in Recreated),
-            help="For a topic recreated since then: earliest (its start) or fail.",
+            help="For a topic recreated after its offsets were recorded: earliest (its start) or "
+            "fail.",
         ),
     ] = "fail"
     watch: Annotated[
@@ -107,7 +108,7 @@ def change_group(
     *,
     rewinds: bool = False,
 ) -> None:
-    """Read the origin, plan, and with `execute` commit; print what was or would be done.
+    """Read the origin, plan the change, commit it with --execute, and print the change.
 
     `missing` is the policy for a partition that neither the origin nor the group has.
     """
@@ -153,7 +154,7 @@ def _new_offsets(
 
 
 def _as_options(fix: str | None) -> str | None:
-    """The arguments of `starting_offsets` that a fix names, as the options of the command."""
+    """Replace the arguments of `starting_offsets` in a fix by the options of the command."""
     if fix is None:
         return None
     as_options = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')} {match[2]}", fix)
@@ -267,7 +268,7 @@ Missing = Annotated[
     str,
     typer.Option(
         autocompletion=completion.one_of((*POLICIES, LEAVE)),
-        help="For a partition without an offset in either the origin or the group: earliest, "
+        help="For a partition with no offset in the origin and none in the group: earliest, "
         "latest, fail or leave.",
     ),
 ]
@@ -294,8 +295,8 @@ def seed(
 ) -> None:
     """Give a group offsets if it holds none, and move it forward if it is behind.
 
-    Never takes it back: for that there is `group rewind`. Refused while the group has members, or
-    moves within --watch seconds.
+    Never moves it back; `group rewind` does. Refuses while the group has members, or if its offsets
+    move within --watch seconds.
     """
     named = NamedOrigin(group=group, command="group seed", options=origin)
     change_group(named, as_properties(servers, properties), missing, change)
@@ -314,10 +315,10 @@ def rewind(
     origin: OriginOptions,
     change: ChangeOptions,
 ) -> None:
-    """Take a group back, so that records are read again.
+    """Move a group back, so that consumers read records again.
 
-    Partitions that are behind already are left alone. Each commit records what the group held. A
-    Spark query does not begin there: it goes by its checkpoint.
+    Does not move partitions that are already behind. Each commit records the group's previous
+    offset. A Spark query does not start there: it starts from its checkpoint.
     """
     named = NamedOrigin(group=group, command="group rewind", options=origin)
     change_group(named, as_properties(servers, properties), LEAVE, change, rewinds=True)
@@ -331,7 +332,7 @@ def rewind(
 def import_(
     *,
     group: Group,
-    file: Annotated[Path, typer.Argument(help="A file of `group export`, or of Kafka's tool.")],
+    file: Annotated[Path, typer.Argument(help="A file from `group export`, or from Kafka's tool.")],
     servers: BootstrapServers,
     properties: KafkaProperties = None,
     by_time: Annotated[
@@ -346,10 +347,10 @@ def import_(
     missing: Missing = LEAVE,
     change: ChangeOptions,
 ) -> None:
-    """Give a group the offsets of a file; never takes it back.
+    """Give a group the offsets of a file; never moves it back.
 
-    With times, records around the position are read again and none is skipped, if the copy keeps
-    the order and the times of the records (as MirrorMaker does).
+    With --by-time, consumers read records around the position again and skip none, if the copy
+    keeps the order and the times of the records (as MirrorMaker does).
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
@@ -376,12 +377,12 @@ def export(
         typer.Option("--times", help="Also write the times of the records: for another cluster."),
     ] = False,
 ) -> None:
-    """Write what groups hold to a file, for `group import` or Kafka's own tool.
+    """Write the offsets of groups to a file, for `group import` or Kafka's own tool.
 
-    That is: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
+    Kafka's tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
 
-    Kafka leaves out topics that this client may not Describe. Name yours by --topic, and each of
-    them is exported or said to be missing.
+    Kafka leaves out topics that this client may not Describe. If you name topics with --topic, the
+    command exports each of them or reports that it is missing.
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):
@@ -408,7 +409,7 @@ def export(
 def _refuse_absent(
     by_group: Mapping[str, Mapping[TopicPartition, Position]], topics_named: frozenset[str]
 ) -> None:
-    """Raise for a group, and for a topic, of which there is nothing to export."""
+    """Raise SettingsError for a group, or a topic, without offsets to export."""
     groups = [group for group, positions in by_group.items() if not positions]
     topics = topics_named - {tp.topic for positions in by_group.values() for tp in positions}
     if groups or topics:
@@ -466,7 +467,7 @@ def _write(output: Path | None, text: str) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file whole or not at all: CSV that is cut off cannot be told from a whole one."""
+    """Write a file completely or not at all: a CSV file that was cut off looks complete."""
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_text(text, encoding="utf-8")
         return

@@ -1,6 +1,4 @@
-"""The origins of `eo-listener group seed` and `rewind`: their options, and the offsets that they
-name.
-"""
+"""The origins of offsets for `eo-listener group seed` and `rewind`, and their options."""
 
 from __future__ import annotations
 
@@ -100,12 +98,15 @@ class OriginOptions:
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option("--from-file", help="A file of `group export`, or of Kafka's own tool."),
+        typer.Option("--from-file", help="A file from `group export`, or from Kafka's own tool."),
     ] = None
     topics: Topics = None
 
     def address(self) -> LedgerAddress | None:
-        """The ledger that is named. Raises SettingsError, also for its options without it."""
+        """Return the address in --from-ledger, or None if it is not given.
+
+        Raises SettingsError, also for options of a ledger without --from-ledger.
+        """
         if self.ledger is not None:
             return LedgerAddress.parse(self.ledger)
         of_ledger = (self.schema, self.sink, self.query, self.spark_conf or None)
@@ -153,8 +154,8 @@ class OriginOptions:
 class NamedOrigin:
     """The one origin that the options of a command name.
 
-    `by_time`: of a file, the times of the records count, not their offsets. `group` is the group to
-    change, whose part of a file with several groups is meant.
+    `by_time` is True if the times of the records in a file count, not their offsets. `group` is the
+    group to change; of a file with several groups, only that group counts.
     """
 
     group: str
@@ -184,7 +185,10 @@ class NamedOrigin:
         if options.other_group is not None:
             require_names("group", [options.other_group])
         if options.other_group == self.group:
-            raise SettingsError(f"group {self.group} is both", fix="Name another group")
+            raise SettingsError(
+                f"group {self.group} is both the origin and the group to change",
+                fix="Name another group",
+            )
 
     def read(
         self,
@@ -192,11 +196,11 @@ class NamedOrigin:
         held_partitions: Collection[TopicPartition],
         properties: Mapping[str, str],
     ) -> tuple[Origin, CommitMetadata]:
-        """Read it, and who is to stand for it in the metadata of the commits.
+        """Return the origin, and the author for the metadata of the commits.
 
-        `held` are the partitions of the group to change: with times these are used if no topic is
-        named. `properties` are those of the cluster's client, for a ledger in a topic. Raises
-        SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
+        `held_partitions` are the partitions of the group to change: a time applies to them if no
+        topic is named. `properties` are those of the cluster's client, for a ledger in a topic.
+        Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
         """
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
@@ -204,7 +208,7 @@ class NamedOrigin:
         options = self.options
         if options.checkpoint is not None:
             checkpoint = open_checkpoint(options.checkpoint, options.storage)
-            batch = newest_batch(checkpoint, str(checkpoint.location))  # once: a live query goes on
+            batch = newest_batch(checkpoint, str(checkpoint.location))  # once: a query may continue
             origin = _end_of(checkpoint, batch)
             author = replace(author, query_id=_short(checkpoint.query_id()), batch_id=batch.batch)
         elif (address := options.address()) is not None:
@@ -306,9 +310,9 @@ def _short(query_id: str) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970. Raises SettingsError, also for a time without a zone.
+    """Return milliseconds since 1970. Raises SettingsError, also for a time without a zone.
 
-    A number that is a year, seconds or microseconds would be a time at the wrong end of the log.
+    A number that is a year, or in seconds or microseconds, would select the wrong end of the log.
     """
     if _NUMBER.fullmatch(text):
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:
@@ -331,7 +335,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets of the command line. Raises SettingsError."""
+    """Parse the offsets of --from-offsets. Raises SettingsError."""
     try:
         offsets = read_strictly(text)
     except Unreadable:
@@ -370,7 +374,7 @@ def _text(file: Path) -> str:
 
 
 def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path) -> ExportedGroup:
-    """The part of the group that is changed; the only one, whatever its name is."""
+    """Return a file's entry for `group`, or its only entry, whatever its name is."""
     if len(groups) == 1:
         return groups[0]
     for exported in groups:

@@ -25,7 +25,7 @@ Rows = tuple[PartitionLag, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """One group at one moment. Values that need several readings are None before."""
+    """The status of one group. Values that need several readings are None at first."""
 
     group: str
     rows: Rows
@@ -51,32 +51,32 @@ class GroupStatus:
 
     @property
     def lag(self) -> int | None:
-        """The sum of all lags; None if one is unknown or the group holds nothing."""
+        """The sum of all lags, or None if a lag is unknown or the group holds no offsets."""
         return total(self.rows) if self.rows else None
 
     @property
     def held_up(self) -> bool:
-        """True if a partition has an open transaction, behind which nothing committed is read."""
+        """True if a partition has an open transaction, at which read_committed consumers wait."""
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property
     def withheld(self) -> tuple[TopicPartition, ...]:
-        """The partitions whose newer offsets the listener's guard does not let through."""
+        """The partitions whose newer offsets the listener's guard withholds."""
         return tuple(row.partition for row in self.rows if row.writer and row.writer.withheld)
 
     @property
     def newest(self) -> CommitMetadata | None:
-        """The commit of the newest batch; None if no commit names a batch."""
+        """The metadata of the newest batch's commit, or None if no commit has such metadata."""
         named = [row.writer for row in self.rows if row.writer is not None]
         return max(named, key=lambda writer: writer.batch_id, default=None)
 
     @property
     def stable_lag(self) -> int | None:
-        """The same under read_committed."""
+        """The sum of all lags of read_committed consumers, or None if it is unknown."""
         return total(self.rows, stable=True) if self.rows else None
 
     def document(self) -> dict[str, Any]:
-        """Its form in JSON."""
+        """Return the status as a JSON document."""
         verdict = self.verdict
         return {
             "group": self.group,
@@ -108,9 +108,10 @@ class GroupStatus:
 
 
 class StatusReader:
-    """Reads the groups that are named, that match a pattern (`*`, `?`), or all.
+    """Reads the groups in `names`, those that match a pattern there (`*`, `?`), or all groups.
 
-    `repeated`: it reads more than once. For one thread. Every reading raises KafkaError.
+    `repeated` is True if it reads more than once. Only one thread may use it. Every reading may
+    raise KafkaError.
     """
 
     def __init__(
@@ -127,21 +128,21 @@ class StatusReader:
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands for the same cluster."""
+        """The commands for the cluster of the groups."""
         return ClusterCommands.from_properties(self._properties)
 
     @property
     def single(self) -> bool:
-        """True if one group is named."""
+        """True if exactly one group is named, and no pattern."""
         return len(self._patterns) == 1 and not is_pattern(self._patterns[0])
 
     @property
     def named(self) -> frozenset[str]:
-        """Groups named in full, for which holding nothing is an error."""
+        """The groups that are named in full; if such a group holds no offsets, that is an error."""
         return frozenset(pattern for pattern in self._patterns if not is_pattern(pattern))
 
     def read(self) -> tuple[GroupStatus, ...]:
-        """Read them all. A KafkaError names the options of the command that may be wrong."""
+        """Read all groups. A KafkaError names the options of the command that may be wrong."""
         try:
             return self._statuses()
         except KafkaError as error:
@@ -171,7 +172,7 @@ class StatusReader:
         return tuple(statuses)
 
     def _forget(self, statuses: Sequence[GroupStatus]) -> None:
-        """Drop the memory of groups and partitions that no longer exist."""
+        """Forget groups and partitions that no longer exist."""
         unread = {status.group for status in statuses if status.error is not None}
         present = {(status.group, row.partition) for status in statuses for row in status.rows}
         for key in [key for key in self._windows if key not in present and key[0] not in unread]:
@@ -189,19 +190,22 @@ class StatusReader:
         self._many.close()
 
     def _held(self) -> dict[str, HeldByGroup]:
-        """Read a single group as a driver does, which survives a broker's restarts."""
+        """Read the groups' offsets.
+
+        It reads a single group as a driver does, which survives a broker's restarts.
+        """
         if self.single:
             name = self._patterns[0]
             return {name: HeldByGroup(positions=self._cluster.group(name))}
-        self._cluster.partitions(())  # if Kafka is away, its error is the clearest
+        self._cluster.partitions(())  # if Kafka cannot be reached, this error is the clearest
         patterns = [_matcher(pattern) for pattern in self._patterns if is_pattern(pattern)]
         if not patterns:
             return self._many.read(self._patterns)
         names = self._many.names()
         listed = {name for name in names if any(match.fullmatch(name) for match in patterns)}
         by_group = self._many.read(sorted(self.named | listed | self._matched))
-        # A broker that has just started lists no group that it is still to load: those of the last
-        # reading are requested by their names.
+        # A broker that has just started does not list groups that it has not loaded yet: the groups
+        # of the last reading are requested by their names.
         matching = {
             name: group
             for name, group in by_group.items()
@@ -213,10 +217,10 @@ class StatusReader:
     def _ages(
         self, by_group: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """When the oldest records were written, as far as that can be read in a moment.
+        """Return the times of the oldest unread records that can be read within `_AGES` seconds.
 
-        A consumer reads a partition from one offset at a time, so groups that have different ones
-        are read one after the other.
+        A consumer reads a partition from one offset at a time, so groups with different offsets are
+        read one after the other.
         """
         deadline = time.monotonic() + _AGES
         ages: dict[str, dict[TopicPartition, int]] = {}
@@ -266,12 +270,12 @@ class StatusReader:
 
 
 def is_pattern(name: str) -> bool:
-    """Return True if it stands for all groups whose names match."""
+    """Return True if `name` is a pattern, which stands for all groups whose names match."""
     return "*" in name or "?" in name
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """Of `*` and `?` alone: brackets are letters of a name."""
+    """Compile a pattern, in which only `*` and `?` are special: names may contain brackets."""
     parts = {"*": ".*", "?": "."}
     return re.compile(
         "".join(parts.get(character) or re.escape(character) for character in pattern), re.DOTALL

@@ -1,4 +1,4 @@
-"""Kafka's Java client, for what librdkafka cannot ask: the shim in a Java of its own."""
+"""Kafka's Java client, for requests that librdkafka cannot send; the shim runs it in a new JVM."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ Clients = Annotated[
 def java_transactions(
     properties: Mapping[str, str], clients: Path | None
 ) -> Iterator[JavaTransactions]:
-    """Return the client that reads transactions. Raises JavaError and SettingsError if it cannot
-    start.
+    """Yield the client that reads transactions.
+
+    Raises JavaError and SettingsError if the client cannot start.
     """
     in_java: Mapping[str, str] = java_names(properties)
     runtime = java.find(_OLDEST_JAVA, user="Kafka's Java client")

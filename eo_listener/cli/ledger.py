@@ -1,4 +1,4 @@
-"""`eo-listener ledger`: what a sink has applied, and repairs of it."""
+"""`eo-listener ledger`: shows what a sink has applied, and repairs its ledger."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ Address = Annotated[
 def client_properties(
     address: LedgerAddress, servers: str | None, properties: list[str] | None
 ) -> dict[str, str] | None:
-    """Those of a Kafka client, of -b or else of the servers that a topic names itself; or None.
+    """Return the properties of a Kafka client, or None if no servers are named.
 
-    Raises SettingsError, for properties without a cluster too.
+    The servers are those of -b, or else those in the address of a topic. Raises SettingsError, also
+    for properties without a cluster.
     """
     servers = servers or address.servers
     require_cluster(servers, properties)
@@ -127,15 +128,15 @@ class RepairOptions(LedgerOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GapOptions(RepairOptions):
-    """The same, with a cluster that may be that of the source alone."""
+    """The options of `ledger accept`, with a cluster that may be that of the source only."""
 
     servers: Annotated[
         str | None,
         typer.Option(
             "-b",
             "--bootstrap-server",
-            help="Kafka's address: of the source, whose log the gap is compared with; also "
-            "for kafka:TOPIC.",
+            help="The source's Kafka, whose log the command compares with the gap; also for "
+            "kafka:TOPIC.",
         ),
     ] = None
 
@@ -156,8 +157,8 @@ def rename(
 ) -> None:
     """Carry a ledger over to the new name of its query or of its table.
 
-    Heads and history, in one transaction, or in one commit of a table of Iceberg's or Delta's, that
-    compares each head with what was read before.
+    Heads and history move in one transaction, or in one commit of an Iceberg or Delta table, which
+    compares each head with the head that was read before.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     with _opened(address, options) as repair:
@@ -184,18 +185,19 @@ def accept(
     *,
     address: Address,
     partition: Annotated[
-        str, typer.Option(help="The partition, as the error of the query names it: flights-0.")
+        str, typer.Option(help="The partition, as the query's error shows it: flights-0.")
     ],
     gap: Annotated[
-        str, typer.Option(help="The offsets to give up, as the error names them: 10..15.")
+        str, typer.Option(help="The offsets to give up, as the error shows them: 10..15.")
     ],
     options: GapOptions,
 ) -> None:
     """Accept one gap: the offsets from the first number up to the second are not in the sink.
 
-    The next batch may then begin at the second offset. The history keeps the gap forever. Every
-    other gap is still refused, unlike with `on_gap="accept"`. With -b the gap is compared with the
-    log: it is refused beyond the log's end, and the command shows what Kafka still has of it.
+    The next batch may then begin at the second offset. The history keeps the gap forever. The sink
+    still refuses every other gap, unlike with `on_gap="accept"`. With -b the command compares the
+    gap with the log: it refuses a gap beyond the log's end, and shows which of the offsets Kafka
+    still has.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)
@@ -219,7 +221,7 @@ def accept(
 
 
 def parse_gap(text: str) -> OffsetRange:
-    """Read `10..15`. Raises SettingsError."""
+    """Parse a gap such as `10..15`. Raises SettingsError."""
     match = _GAP.fullmatch(text)
     if match is None:
         raise SettingsError(
@@ -231,7 +233,7 @@ def parse_gap(text: str) -> OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapInLog:
-    """A gap and its log. `unknown` is the reason why they were not compared; `log` is None then."""
+    """A gap and its partition's log; `unknown` is the reason if `log` is None."""
 
     gap: OffsetRange
     log: OffsetRange | None = None
@@ -239,7 +241,7 @@ class GapInLog:
 
     @property
     def in_log(self) -> OffsetRange | None:
-        """The part of the gap that the log still has, perhaps empty; None without a log."""
+        """The part of the gap that the log still has, perhaps empty; None if `log` is None."""
         if self.log is None:
             return None
         start = max(self.gap.start, min(self.log.start, self.gap.until))
@@ -247,7 +249,7 @@ class GapInLog:
 
     @property
     def lines(self) -> list[str]:
-        """Describe the offsets to give up."""
+        """The lines that describe the offsets to give up."""
         count = size([self.gap])
         lines = [f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"]
         if self.log is None or self.in_log is None:
@@ -263,8 +265,9 @@ class GapInLog:
         return lines
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document; `in_log` is None if it was not compared, `not_compared` is the
-        reason.
+        """Return the JSON document.
+
+        If the gap was not compared, `in_log` is None, and `not_compared` is the reason.
         """
         return {
             "offsets": size([self.gap]),
@@ -276,7 +279,7 @@ class GapInLog:
 def compare_gap(
     properties: Mapping[str, str] | None, tp: TopicPartition, gap: OffsetRange, head: Head
 ) -> GapInLog:
-    """Compare a gap with the log of its partition; without a cluster it is not compared.
+    """Compare a gap with the log of its partition, unless `properties` is None.
 
     Raises SettingsError if the gap reaches beyond the end of the log, or the topic differs from the
     ledger's.
@@ -315,7 +318,7 @@ def compare_gap(
 
 
 class _Steps:
-    """Prints and checks around a repair of `keys`, the first of which has heads."""
+    """Makes the checks and prints the texts of a repair of `keys`; the first key has heads."""
 
     def __init__(
         self,
@@ -338,13 +341,13 @@ class _Steps:
         self._remarks = repair.remarks
 
     def say(self, *lines: str) -> None:
-        """Print what is planned, and what it means to others, before it is done."""
+        """Print the plan of the repair, and its consequences for others."""
         if not self._as_json:
             for line in (*lines, *self._remarks):
                 print_line(console(), line)
 
     def execute(self, watch: float, do: Callable[[], None]) -> None:
-        """Repair, if nothing has moved for that many seconds."""
+        """Call `do`, the repair, if nothing has moved for `watch` seconds."""
         time.sleep(watch)
         now, _ = _read(self._repair)
         for key in self._keys:
@@ -357,7 +360,7 @@ class _Steps:
         self._executed = True
 
     def conclude(self, subject: str, done: str, document: Mapping[str, Any]) -> None:
-        """Print the end of it."""
+        """Print the result of the repair, or of the dry run."""
         if self._as_json:
             more = {"remarks": list(self._remarks), "executed": self._executed}
             print_json({**document, **more})
@@ -392,8 +395,9 @@ def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
 def _java(
     stack: ExitStack, properties: Mapping[str, str], clients: Path | None
 ) -> tuple[JavaTransactions | None, str | None]:
-    """Return the client that queries Kafka's coordinators, or the reason for its absence: only an
-    explicitly named client must exist.
+    """Return the client that queries Kafka's coordinators, or the reason for its absence.
+
+    Raises an error only if `clients` names the client.
     """
     try:
         return stack.enter_context(java_transactions(properties, clients)), None
@@ -404,7 +408,7 @@ def _java(
 
 
 def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
-    """All ledgers, and the heads of those that have any."""
+    """Return all ledgers, and the heads of the ledgers that have any."""
     ledgers = repair.reader.ledgers()
     return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
 
@@ -412,7 +416,7 @@ def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledge
 def _chosen(
     repair: LedgerRepair, options: RepairOptions
 ) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
-    """The same, and the one that is named. Raises SettingsError unless it is one."""
+    """Return the result of `_read`, and the requested key. Raises SettingsError unless one fits."""
     ledgers, heads = _read(repair)
     return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
 
@@ -435,9 +439,9 @@ def show(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show how far each partition was applied, by which batch, and what was given up.
+    """Show the applied offset of each partition, the batch that applied it, and accepted gaps.
 
-    Exit status: 1 if no ledger has that name, 3 if it may not be read.
+    Exit status: 1 if no ledger has that name, 3 if this client may not read it.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)
@@ -466,7 +470,7 @@ app.command(epilog=ACCEPT)(accept)
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
-    """The newest entries of the history of each partition; and all gaps, whatever their age."""
+    """Return the `count` newest entries of each partition's history, and older ones with a gap."""
     newest: list[AppliedBatch] = []
     if count:
         for _, group in groupby(reader.history(key), lambda entry: entry.partition):
@@ -499,7 +503,7 @@ def _print(label: str, ledgers: _Found) -> None:
 
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
-    """As wide as 80 columns if names are short: ids and times may stand in two lines."""
+    """Return the table of heads; 80 columns wide if names are short: ids and times may wrap."""
     rows = [
         {
             "partition": tp,
@@ -531,7 +535,7 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
 
 
 def _time(text: str) -> str:
-    """A moment to the second, in UTC; what is no moment stays as it is."""
+    """Format a time with a zone to the second, in UTC; return other texts unchanged."""
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how commands print."""
+"""Options that several commands share, and the functions with which commands print."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ KafkaProperties = Annotated[
     typer.Option(
         "-X",
         "--kafka",
-        help="A client property with librdkafka's name, key=value, or @FILE with a property "
-        "per line; repeatable.",
+        help="A client property with librdkafka's name, key=value, or @FILE with one property "
+        "on each line; repeatable.",
     ),
 ]
 GroupNames = Annotated[
@@ -62,7 +62,7 @@ Storage = Annotated[
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let typer see each field of a command's dataclass parameters as an option of its own."""
+    """Make each field of a command's dataclass parameters a separate option for typer."""
     # Not get_type_hints: in Python 3.10 it hides the Annotated of an argument that may be None.
     arguments = signature(command, eval_str=True).parameters
     bundles: dict[str, type[Any]] = {
@@ -87,7 +87,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def storage_options(pairs: Iterable[str]) -> dict[str, str | bool]:
-    """Read the options of a storage's driver. Raises SettingsError."""
+    """Parse the options of a storage's driver. Raises SettingsError."""
     return dict(map(_storage_option, pairs))
 
 
@@ -95,7 +95,7 @@ def _storage_option(text: str) -> tuple[str, str | bool]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--storage {key!r} is not of the form key=value", fix="Correct it")
-    # Drivers take any text for true, "false" as well.
+    # Drivers treat every text as true, even "false".
     words: dict[str, str | bool] = {"true": True, "false": False}
     return key.strip(), words.get(value.lower(), value)
 
@@ -110,7 +110,7 @@ def utc(milliseconds: int) -> str:
 
 
 def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
-    """Build a client's properties; `@FILE` among the arguments of -X stands for those of a file.
+    """Build a client's properties; `@FILE` in the `arguments` of -X adds the properties of a file.
 
     Raises SettingsError for an invalid address, a file that cannot be read, and a property
     librdkafka does not know.
@@ -128,7 +128,7 @@ def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
         if not equals or not key.strip():
             raise SettingsError(
                 f"--kafka {key!r} is not of the form key=value",
-                fix="Write for example -X security.protocol=SSL, or -X @FILE for those in a file",
+                fix="Write for example -X security.protocol=SSL, or -X @FILE for a file of them",
             )
         if key.strip() == "bootstrap.servers":
             raise SettingsError("--kafka cannot set bootstrap.servers", fix="Use -b HOST:PORT")
@@ -138,7 +138,7 @@ def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
 
 
 def _pairs(argument: str) -> Iterable[str]:
-    """Return the properties; from a file each of its lines, except empty lines and comments."""
+    """Return `argument`, or the lines of the file that it names, but no empty line or comment."""
     if not argument.startswith("@"):
         return (argument,)
     try:
@@ -165,7 +165,7 @@ def _lines(file: str, text: str) -> Iterator[str]:
 
 
 def parse_partition(text: str) -> TopicPartition:
-    """Read `flights-0`. Raises SettingsError."""
+    """Parse a partition such as `flights-0`. Raises SettingsError."""
     match = _PARTITION.fullmatch(text)
     if match is None:
         raise SettingsError(
@@ -184,7 +184,7 @@ def require_cluster(servers: str | None, *options: object) -> None:
 
 
 def require_names(kind: str, names: Iterable[str]) -> None:
-    """Raise SettingsError for an empty name, and for one that Kafka would not get as written."""
+    """Raise SettingsError for an empty name, and for one that would not reach Kafka as written."""
     for name in names:
         if not name.strip():
             raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")
@@ -202,26 +202,26 @@ def require_groups(names: list[str], *, every: bool) -> None:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to `main`; rich would end the program with 1, which means a finding here."""
+        """Leave the error to `main`; rich would exit with 1, which means a finding here."""
         raise  # noqa: PLE0704  # rich calls this while it handles the BrokenPipeError
 
 
 def console() -> Console:
-    """A console on stdout: colours only on a terminal, wide lines elsewhere.
+    """Return a console on stdout: colours only on a terminal, wide lines elsewhere.
 
-    Square brackets are text: names of groups, topics and queries may hold them.
+    It prints square brackets as text: names of groups, topics and queries may contain them.
     """
     width = None if sys.stdout.isatty() else 200
     return _Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def named(text: str) -> Text:
-    """Text from outside, such as a name; codes that a terminal would obey become escapes."""
+    """Return text from outside, such as a name; codes that a terminal would obey become escapes."""
     return Text(escaped(text))
 
 
 def cell(value: object) -> str:
-    """A value in a table: `-` for one that is unknown."""
+    """Return the text of a value in a table: `-` if the value is unknown."""
     return "-" if value is None else str(value)
 
 
@@ -232,7 +232,7 @@ def new_table(
     *,
     title: str = "",
 ) -> Table:
-    """A table whose cells wrap rather than lose a part; numbers stand at the right."""
+    """Return a table whose cells wrap instead of being cut; numbers are right-aligned."""
     table = Table(title=named(title) if title else None, title_justify="left")
     for name in columns:
         justify: Literal["right", "left"] = "right" if name in numeric else "left"
@@ -245,17 +245,17 @@ def new_table(
 def table_of(
     rows: Sequence[Mapping[str, object]], numeric: Container[str] = (), *, title: str = ""
 ) -> Table:
-    """A table of rows that map each heading to a cell, all with the same headings."""
+    """Return a table of rows that map each heading to a cell, all with the same headings."""
     return new_table(rows[0] if rows else (), numeric, (row.values() for row in rows), title=title)
 
 
 def print_line(out: Console, text: str) -> None:
-    """Print a line as `named` shows it, and whole, however long: some are commands to copy."""
+    """Print a line, escaped by `named` and never wrapped: some lines are commands to copy."""
     out.print(named(text), soft_wrap=True)
 
 
 def escaped(text: str, *, keep: str = "") -> str:
-    """The text with escapes for what cannot be printed, but for the characters of `keep`."""
+    """Return `text` with escapes for unprintable characters, except the characters in `keep`."""
     return "".join(
         character
         if character.isprintable() or character in keep

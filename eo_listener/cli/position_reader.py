@@ -1,4 +1,4 @@
-"""Reads the positions that `eo-listener audit` compares, in the order that `audit.positions` says.
+"""Reads the positions that `eo-listener audit` compares, in the order given in `audit.positions`.
 
 A place that cannot be read becomes a finding; the others are still read.
 """
@@ -59,14 +59,14 @@ _UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LedgerChoice:
-    """By the names that were given; without a `query`, by the checkpoint's id or its partitions."""
+    """Chooses ledgers by the names given; without `query`, by the checkpoint's id or partitions."""
 
     query: str | None
     sink: str | None
     checkpoint: CheckpointPositions | None
 
     def read(self, reader: LedgerReader) -> StorePositions:
-        """Read a store. Raises what the reader does."""
+        """Read a store. Raises the errors of `reader`."""
         every = reader.ledgers()
         chosen = self.chosen(every)
         moved = self._moved(every)
@@ -78,7 +78,7 @@ class LedgerChoice:
         )
 
     def chosen(self, every: _Ledgers) -> set[LedgerKey]:
-        """The keys of the query that is meant."""
+        """Return the keys of the chosen ledgers."""
         keys = {key for key in every if self.sink is None or key.sink == self.sink}
         if self.query is not None:
             return {key for key in keys if key.query == self.query}
@@ -89,12 +89,12 @@ class LedgerChoice:
             return moved
         read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
         reading = {key for key in keys if every[key].heads.keys() & read}
-        # Of a table that was taken back to before its first batch nothing says whose it is.
+        # Nothing shows whose ledger it is if the table was rolled back to before its first batch.
         emptied = {key for key in keys if every[key].rollback and not every[key].heads}
         return reading or (emptied if len(emptied) == 1 else set())
 
     def _moved(self, every: _Ledgers) -> set[LedgerKey]:
-        """Keys of which the checkpoint's query has moved a head last."""
+        """Return the keys of ledgers with a head that the checkpoint's query has moved last."""
         own = None if self.checkpoint is None else self.checkpoint.query_id
         return {
             key
@@ -103,10 +103,10 @@ class LedgerChoice:
         }
 
     def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
-        """Of each sink the key that has the newest batch: the query may have been renamed.
+        """Return each sink's key with the newest batch: the query may have been renamed.
 
-        A query that runs on a copy of the checkpoint has the same id. So if exactly one ledger
-        stands at the checkpoint's newest batch, or at the next one, that ledger is meant.
+        A query that runs on a copy of the checkpoint has the same id. So if exactly one ledger is
+        at the checkpoint's newest batch or at the next batch, the method chooses that ledger.
         """
         last = -1 if self.checkpoint is None else self.checkpoint.newest
         newest = set()
@@ -119,7 +119,7 @@ class LedgerChoice:
 
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
-    """A ledger and its history."""
+    """Return a ledger with the facts of its history."""
     history = read_history(reader.history(ledger.key), ledger.heads, newest=ledger.newest_only)
     return LedgerPositions(
         store=reader.label,
@@ -146,10 +146,10 @@ def claims(
 def applied_ranges(
     reader: LedgerReader, sink: str
 ) -> Iterator[tuple[TopicPartition, AppliedRange]]:
-    """Yield what each query that writes to a sink's table has applied to it.
+    """Yield the ranges that each query has applied to a sink's table.
 
-    If the history does not record a partition's beginning, it counts from 0, and nothing that is
-    absent before the oldest batch of the history is certainly lost.
+    If the history does not record a partition's beginning, the range starts at 0, and offsets that
+    are absent before the oldest batch of the history are not certainly lost.
     """
     for key, ledger in reader.ledgers().items():
         if key.sink == sink:
@@ -159,7 +159,7 @@ def applied_ranges(
 def merged(
     ranges: Iterable[tuple[TopicPartition, AppliedRange]], topic_ids: Mapping[str, str | None]
 ) -> dict[TopicPartition, AppliedRange]:
-    """Merge the applied ranges of all queries; `topic_ids` are the topics' present ids."""
+    """Merge the applied ranges of all queries; `topic_ids` are the topics' current ids."""
     by_partition: dict[TopicPartition, AppliedRange] = {}
     for tp, claim in ranges:
         now = topic_ids.get(tp.topic)
@@ -186,12 +186,12 @@ def _claims(
 
 
 def _both(first: AppliedRange, second: AppliedRange, now: str | None) -> AppliedRange:
-    """Merge the applied ranges of two queries for one partition of a table; `now` is its topic's id
-    in Kafka.
+    """Merge the ranges that two queries have applied to one partition of a table.
 
-    Of two topics of the name the newer counts, as far as Kafka or a history shows which it is.
-    Offsets that one query has given up count as given up if the other has not applied them. If the
-    history of either begins later than its query, nothing below is certain.
+    `now` is the topic's id in Kafka. Of two topics of the same name the newer counts, if Kafka or a
+    history shows which is newer. Offsets that one query has given up count as given up if the other
+    has not applied them. If the history of either begins later than its query, nothing below that
+    beginning is certain.
     """
     by_kafka = now is not None and now in (first.topic_id, second.topic_id)
     is_newer = first.topic_id == now if by_kafka else second.topic_id in first.older
@@ -228,9 +228,9 @@ def _batch(ledger: StoredLedger) -> int:
     return max(head.batch_id for head in ledger.heads.values())
 
 
-_SETTLE: Final = 3.0  # seconds that a listener at work is given to commit what was just done
+_SETTLE: Final = 3.0  # seconds in which a running listener can commit the batch that just ended
 _PAUSE: Final = 0.5
-_MARKERS: Final = 1000  # offsets that may be markers of transactions alone, and are read for that
+_MARKERS: Final = 1000  # offsets that may be transaction markers only, so the audit reads them
 _OLDEST: Final = 5.0  # seconds for the times of open transactions
 
 _T = TypeVar("_T")
@@ -263,12 +263,12 @@ class AuditRequest:
 
     @property
     def in_tables(self) -> frozenset[str]:
-        """The ledgers in tables, which a Spark reads, as they are shown to people."""
+        """The addresses, without secrets, of the ledgers in tables, which a Spark reads."""
         return frozenset(address.shown for address in self.ledgers if address.in_table)
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands for the same cluster."""
+        """The commands for the requested cluster."""
         return ClusterCommands.from_properties(self.properties, self.storage)
 
     @property
@@ -278,7 +278,7 @@ class AuditRequest:
 
 
 class CheckpointReading:
-    """One checkpoint, read twice. Every method raises StorageError and CheckpointError.
+    """Reads one checkpoint twice. Every method raises StorageError and CheckpointError.
 
     `options` are those of the storage's driver, and may be secret.
     """
@@ -288,10 +288,10 @@ class CheckpointReading:
         self.label = shown(location)
 
     def committed(self) -> CheckpointPositions:
-        """Read the committed part; nothing that is only planned."""
+        """Read the newest committed batch, and nothing that is only planned."""
         if not self._checkpoint.exists():
             return CheckpointPositions(label=self.label, exists=False)
-        # Before, not after: a live query commits a newer one meanwhile, which is not lost.
+        # Before, not after: a live query may commit a newer batch in between, which is not lost.
         newest = max(self._checkpoint.batches().committed, default=None)
         durable = self._checkpoint.committed()
         offsets = durable.offsets
@@ -341,7 +341,7 @@ class CheckpointReading:
 
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
-    """Return the end of a batch; for a topic that is read twice, the end that both sources have."""
+    """Return the end of a batch; of a topic with two sources, the end that both have reached."""
     ends = lowest(offsets.kafka().values())
     if offsets.non_kafka():
         ends[BATCHES] = offsets.batch + 1
@@ -349,9 +349,10 @@ def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
 
 
 class PositionReader:
-    """Reads once; `failures` then lists what could not be read. `close` closes the connections.
+    """Reads the positions once; `failures` then lists the places that could not be read.
 
-    Tables are read by `spark`, which stays open; without it by a Spark that ends with `close`.
+    `spark` reads the tables, and stays open; without it, the reader starts a Spark, which `close`
+    ends.
     """
 
     def __init__(self, request: AuditRequest, spark: LocalSpark | None = None) -> None:
@@ -393,10 +394,10 @@ class PositionReader:
         )
 
     def unread(self, group: GroupPositions, positions: Positions) -> set[TopicPartition]:
-        """Return partitions in which a consumer of the group would still be given a record.
+        """Return partitions in which a consumer of the group would still get a record.
 
-        Markers of transactions are offsets without a record: a short rest is read to tell. If that
-        fails, it is recorded as a failure.
+        Transaction markers are offsets without a record: to tell them from records, the method
+        reads the rest of the log if it is short. If that fails, it adds to `failures`.
         """
         logs = {} if positions.source is None else positions.source.logs
 
@@ -420,7 +421,7 @@ class PositionReader:
         self._opened.close()
 
     def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:
-        """Return the result of `read`; None if it failed, which is recorded as a failure.
+        """Return the result of `read`, or None if it failed, which is added to `failures`.
 
         `lost` is the fix if something is missing that should exist.
         """
@@ -456,7 +457,7 @@ class PositionReader:
         return {name: group for name, group in facts.items() if group is not None}
 
     def _held(self, facts: GroupFacts) -> GroupFacts | None:
-        """The same; None if its offsets could not be read, which is a failure."""
+        """Return `facts`; if the offsets could not be read, add to `failures` and return None."""
         if facts.held is not None:
             return facts
         error = KafkaError(
@@ -473,7 +474,7 @@ class PositionReader:
         groups: Mapping[str, GroupFacts],
         done: Mapping[TopicPartition, int],
     ) -> Iterator[GroupPositions]:
-        """The groups as they are now; all together are given a moment to catch up."""
+        """Yield the groups as they are now; together they have `_SETTLE` seconds to catch up."""
         deadline = time.monotonic() + _SETTLE
         for facts in groups.values():
             other_topics = {
@@ -494,7 +495,7 @@ class PositionReader:
         other_topics: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
-        """Return one group; None if it can no longer be read, which is a failure."""
+        """Return one group, or None if it can no longer be read, which is added to `failures`."""
         before: Mapping[TopicPartition, Position] = facts.held or {}
         while True:
             now = self._held(cluster.group(facts.name))
@@ -521,7 +522,7 @@ class PositionReader:
         if spark is None:
             spark = self._opened.enter_context(closing(spark_for(request.ledgers, request.spark)))
         stores: dict[int, StorePositions] = {}
-        # Tables first: while Spark starts, what was read of others would grow old.
+        # Tables first: while Spark starts, the readings of other stores would grow old.
         for at, address in sorted(
             enumerate(request.ledgers), key=lambda entry: not entry[1].in_table
         ):
@@ -541,9 +542,10 @@ class PositionReader:
         return [stores[at] for at in sorted(stores)]
 
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
-        """The same, with the present positions of their ledgers, if these differ.
+        """Return `stores`; if their ledgers differ, with a second reading of the ledgers.
 
-        A query at work moves one after the other, and one after the other they were read.
+        A running query moves the ledgers one after the other, and the first reading read them one
+        after the other.
         """
         ends = [ledger.ends for store in stores for ledger in store.ledgers]
         if all(ledger_ends == ends[0] for ledger_ends in ends):
@@ -596,7 +598,7 @@ class PositionReader:
 def _distinguished(store: StorePositions, labels: Container[str]) -> StorePositions:
     """Add the address to the store's name if another store has the same name.
 
-    A dsn does not name all of a place: its service or its options may be the difference.
+    A store's name does not contain all of its dsn: the service or the options may differ.
     """
     if store.store not in labels:
         return store
@@ -606,7 +608,7 @@ def _distinguished(store: StorePositions, labels: Container[str]) -> StorePositi
 
 
 def _lost(address: LedgerAddress) -> str:
-    """Return the fix for a missing ledger; a Spark table names its own."""
+    """Return the fix for a missing ledger; the error of a Spark table has its own fix."""
     if address.store.is_apart:
         return (
             "if it was deleted, and the targets have everything that the checkpoint has "
@@ -622,9 +624,9 @@ def _is_behind(
     done: Mapping[TopicPartition, int],
     other_topics: Collection[str],
 ) -> bool:
-    """Return True if a listener at work has still to commit to a group.
+    """Return True if a running listener has yet to commit to a group.
 
-    Of topics that it holds, and of those that none of the `others` holds.
+    Only topics that the group holds count, and topics that are not in `other_topics`.
     """
     topics = {tp.topic for tp in (*before, *after)}
     return any(

@@ -1,4 +1,4 @@
-"""`eo-listener preflight`: check that Kafka, this machine and tables have what a query needs."""
+"""`eo-listener preflight`: checks that Kafka, this machine and tables have what a query needs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ClusterOptions:
     properties: KafkaProperties = None
 
     def request(self, sink: SinkPlan | None) -> Request | None:
-        """Return the request; None if no cluster is named. Raises SettingsError."""
+        """Return the request, or None if no cluster is named. Raises SettingsError."""
         interval = require_seconds("--recommit-interval", self.recommit_interval, least=1.0)
         require_cluster(self.servers, self.groups, self.topics, self.properties, sink)
         if self.servers is None:
@@ -99,7 +99,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The options that say what a sink is to do."""
+    """The options that describe the sinks of the query."""
 
     sink_topics: Annotated[
         list[str] | None,
@@ -108,13 +108,13 @@ class SinkOptions:
     sink_query: Annotated[
         str | None,
         typer.Option(
-            help="The name of its query, or name= of exactly_once: part of the transactional id."
+            help="The sink's query, or name= of exactly_once: part of the transactional id."
         ),
     ] = None
     sink_name: Annotated[str | None, typer.Option(help="The sink's name=, if it has one.")] = None
-    sink_ledger_topic: Annotated[str, typer.Option(help="The sink's ledger_topic=")] = LEDGER_TOPIC
+    sink_ledger_topic: Annotated[str, typer.Option(help="The sink's ledger_topic=.")] = LEDGER_TOPIC
     sink_create: Annotated[bool, typer.Option(help="The sink's create=.")] = True
-    sink_dead_letters: Annotated[str | None, typer.Option(help="The sink's dead_letters=")] = None
+    sink_dead_letters: Annotated[str | None, typer.Option(help="The sink's dead_letters=.")] = None
     sink_group: Annotated[
         str | None, typer.Option(help="The sink's group=; name the source's topics with -t.")
     ] = None
@@ -150,12 +150,12 @@ def preflight(
 ) -> None:
     """Check Kafka, this machine and the tables of sinks before a query uses them.
 
-    Changes nothing. Clocks are not compared: Kafka does not report its own.
+    Changes nothing. Does not compare clocks: Kafka does not report its clock.
     """
     request = cluster.request(_sink_plan(sink))
     tables, settings = _table_plans(sink), spark_settings(spark_conf or ())
     reached = True
-    if stdin:  # the child of such a command, or of a driver, which has Spark and Java anyhow
+    if stdin:  # the child of this command, or of a driver, which has Spark and Java in any case
         answer = _check(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
     else:
@@ -176,7 +176,7 @@ def preflight(
 
 
 def _sink_plan(options: SinkOptions) -> SinkPlan | None:
-    """Return the requested sinks; None if no topic is named. Raises SettingsError."""
+    """Return the requested KafkaSink, or None if no topic is named. Raises SettingsError."""
     if not options.sink_topics:
         of_topics = not options.sink_transactions or any(
             option is not None for option in (options.sink_name, options.sink_group)
@@ -219,7 +219,7 @@ def _sink_plan(options: SinkOptions) -> SinkPlan | None:
 
 
 def _refuse_without_transactions(options: SinkOptions) -> None:
-    """Raise SettingsError for what a sink refuses with transactions=False."""
+    """Raise SettingsError for an option that a sink refuses with transactions=False."""
     refused = {
         "--sink-group": options.sink_group is not None,
         "--sink-dead-letters": options.sink_dead_letters is not None,
@@ -256,13 +256,13 @@ def _table_plans(options: SinkOptions) -> tuple[TablePlan, ...]:
 def _table_findings(
     plans: Sequence[TablePlan], settings: Mapping[str, str]
 ) -> Iterator[CheckFinding]:
-    """Look at all of them, and judge. Raises SettingsError, and MissingExtraError."""
+    """Yield the findings about the tables. Raises SettingsError, and MissingExtraError."""
     for kind in dict.fromkeys(plan.kind for plan in plans):
         of_kind = [plan for plan in plans if plan.kind == kind]
         findings = list(_runtime(kind, settings))
         yield from findings
         if any(finding.level is Severity.PROBLEM for finding in findings):
-            continue  # no table can be read by it
+            continue  # this Spark can read no table
         addresses = [LedgerAddress(store=LedgerStore(kind), place=plan.name) for plan in of_kind]
         with closing(spark_for(addresses, settings)) as spark:
             for plan in of_kind:
@@ -303,7 +303,7 @@ def _table(plan: TablePlan, spark: LocalSpark) -> Iterator[CheckFinding]:
 
 
 def _check(request: Request) -> child_process.Answer:
-    """Check in this process, which may not survive it."""
+    """Check a cluster in this process, which the check may crash."""
     check(request.properties, request.mode)
     inspector = ClusterDescriber(request.properties)
     try:
@@ -323,7 +323,7 @@ def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
 
 
 def _print(findings: Sequence[CheckFinding]) -> None:
-    """A table, and below it what to do: a line each, whole, since some are commands to copy."""
+    """Print a table, then each advice on a line that is not wrapped: some are commands to copy."""
     out = console()
     rows = [
         {

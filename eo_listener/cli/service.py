@@ -1,4 +1,4 @@
-"""Helpers of commands that run until a signal: their log, and that signal."""
+"""Helpers of commands that run until a signal: their log, and the signal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 def begin_log(level: int) -> None:
-    """Print what eo_listener logs to standard error, from this level on."""
+    """Print eo_listener's log, from `level` on, to standard error."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -21,14 +21,14 @@ def begin_log(level: int) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set, once; a second one ends the process at once.
+    """Yield an event that the first SIGTERM or SIGINT sets; a second signal ends the process.
 
-    The handlers are restored if no signal came.
+    If no signal came, the earlier handlers are restored.
     """
     stopped = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's own form
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # Python's signature
         stopped.set()
         for handled in before:
             signal.signal(handled, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The option for a Spark of the command's own, by which ledgers in tables are read."""
+"""The option for the settings of the Spark with which a command reads ledgers in tables."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SparkConf = Annotated[
     typer.Option(
         "--spark-conf",
         help="For a ledger in an Iceberg or a Delta table: a setting of Spark, key=value, such as "
-        "those of its catalog; repeatable. Those in spark-defaults.conf count too.",
+        "those of its catalog; repeatable. Settings in spark-defaults.conf apply too.",
     ),
 ]
 
 
 def spark_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """Read the settings. Raises SettingsError, which quotes no value."""
+    """Parse settings of the form key=value. Raises SettingsError, which quotes no value."""
     return dict(map(_setting, pairs))
 
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
-    """The Spark for these ledgers, which starts when one of them is read by it."""
+    """Return the Spark for `ledgers`, which starts when it first reads one of them."""
     stores = {address.store for address in ledgers}
     return LocalSpark(
         settings,

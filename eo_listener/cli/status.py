@@ -39,21 +39,21 @@ def status(
     properties: KafkaProperties = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(min=0, help="Exit with 1 if a group is further behind than this."),
+        typer.Option(min=0, help="Exit with 1 if a group's lag is greater than this."),
     ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Read again every N seconds, until Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document for each read.")
+        bool, typer.Option("--json", help="Print one JSON document for each reading.")
     ] = False,
 ) -> None:
-    """Show committed offset, log end and lag: of one group by partition, else a line each.
+    """Show committed offsets, log ends and lag: of one group by partition, else one line per group.
 
-    A lag of `-` is unknown: the topic is gone, or nothing is committed there yet. `stable` is where
-    the first open transaction begins: consumers under read_committed get no further. `age` is that
-    of the oldest record still to be read. With --watch also Burrow's verdicts (OK, WARN, STALL,
-    STOP, REWIND), the time to drain, and the time since the last commit.
+    A lag of `-` is unknown: the topic is gone, or no offset is committed yet. `stable` is the start
+    of the first open transaction: read_committed consumers wait there. `age` is the age of the
+    oldest record still to be read. With --watch the command also shows Burrow's verdicts (OK, WARN,
+    STALL, STOP, REWIND), the time until the lag is 0, and the time since the last commit.
     """
     names = groups or []
     require_groups(names, every=every)
@@ -87,7 +87,7 @@ def _watch(
     every: float,
     as_json: bool,
 ) -> None:
-    """Read again and again; a Kafka that is away is reported each time, and asked again."""
+    """Read and print repeatedly; if Kafka cannot be reached, report it each time, and try again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
@@ -126,7 +126,7 @@ def _print_error(
 
 
 def _print(reader: StatusReader, statuses: Sequence[GroupStatus], as_json: bool) -> None:
-    """Print a group's own document if one is named, otherwise that of all groups."""
+    """Print the table or, as JSON, the document of a single named group or of all groups."""
     if not as_json:
         console().print(_screen(reader, statuses))
     elif reader.single:

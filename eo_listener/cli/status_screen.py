@@ -1,4 +1,4 @@
-"""How `eo-listener status` shows groups: one by its partitions, several by a line each."""
+"""The display of `eo-listener status`: one group by partition, several groups in a line each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def transactions_command(cluster: ClusterCommands, held_up: Sequence[str]) -> st
 
 
 def length(seconds: float | None) -> str:
-    """Format a time in a fitting unit; `-` if it is unknown."""
+    """Format a duration in a fitting unit; `-` if it is unknown."""
     if seconds is None:
         return "-"
     for size, unit in _UNITS:
@@ -91,7 +91,7 @@ def _summary(group: GroupStatus) -> list[str]:
     if group.age is not None:
         lines.append(f"oldest record still to be read: {length(group.age)} old")
     if group.drained_in:
-        lines.append(f"lag 0 in {length(group.drained_in)} at the present rate")
+        lines.append(f"lag 0 in {length(group.drained_in)} at the current rate")
     if group.quiet is not None:
         lines.append(f"last commit {length(group.quiet)} ago")
     return lines
@@ -124,7 +124,7 @@ def _total(group: GroupStatus) -> str:
 
 
 def query_of(row: PartitionLag) -> str:
-    """The query that has committed last; `-` for another program."""
+    """Return the query that committed last, or `-` for another program."""
     return row.writer.author if row.writer else "-"
 
 

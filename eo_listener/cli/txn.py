@@ -1,4 +1,4 @@
-"""`eo-listener txn`: open transactions on topics, and the end of one that holds readers up."""
+"""`eo-listener txn`: lists open transactions on topics, and ends one that blocks readers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def list_(
     properties: KafkaProperties = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option("-t", "--topic", help="A topic; repeatable. Default: all but Kafka's own."),
+        typer.Option("-t", "--topic", help="A topic; repeatable. Default: all except Kafka's own."),
     ] = None,
     groups: Annotated[
         list[str] | None,
@@ -68,10 +68,10 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show the transactions that hold consumers under read_committed up: whose, since when.
+    """Show the open transactions at which read_committed consumers wait: whose, since when.
 
-    And how each ends, with the command for it. Exit status 1 if a transaction hangs or is over its
-    time, 3 if that is not known of one.
+    Also shows how each ends, with the command for it. Exit status 1 if a transaction hangs or is
+    over its timeout, 3 if that is unknown for a transaction.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
@@ -109,7 +109,7 @@ def abort_(
     ],
     properties: KafkaProperties = None,
     live: Annotated[
-        bool, typer.Option("--live", help="End it even if its producer is seen to be working.")
+        bool, typer.Option("--live", help="End it even if its producer is, or may be, working.")
     ] = False,
     watch: Annotated[
         float,
@@ -122,10 +122,10 @@ def abort_(
     execute: Execute = False,
     as_json: Json = False,
 ) -> None:
-    """End one transaction by its id, as `txn list` names it, and look whether it has ended.
+    """End the open transaction of an id that `txn list` shows, and check that it has ended.
 
-    Whoever produces with the id is fenced. Refused while the producer is at work. Exit status 3 if
-    it has not ended everywhere, or that is not known.
+    The command fences the producer of the id, and refuses while that producer is working. Exit
+    status 3 if the transaction has not ended everywhere, or if that is unknown.
     """
     watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])
@@ -156,8 +156,8 @@ def _now_ms() -> int:
 
 
 def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
-    """The transaction that an id has open. Raises SettingsError and UnavailableError."""
-    reader.partitions(set())  # says best why, if Kafka cannot be reached
+    """Return an id's open transaction, if any. Raises SettingsError and UnavailableError."""
+    reader.partitions(set())  # if Kafka cannot be reached, this error is the clearest
     described = reader.describe(transactional_id)
     if described.ending:
         raise UnavailableError(
@@ -179,7 +179,7 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
         raise SettingsError(
             f"the transaction of {transactional_id!r} belongs to a two-phase commit (KIP-939): "
             "only its program knows if it has promised to commit it",
-            fix="Start that program again, which ends it. If the program is gone for good, "
+            fix="Start that program again, which ends it. If the program will never run again, "
             "use Kafka's own kafka-transactions.sh forceTerminateTransaction",
         )
     return reader.open_under(transactional_id, described)
@@ -188,9 +188,10 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
 def _unchanged(
     earlier: OpenTransaction, later: OpenTransaction | None, watch: float, *, live: bool
 ) -> OpenTransaction | None:
-    """The second reading of the transaction; None if it has ended by itself meanwhile.
+    """Return `later`, the second reading, or None if the transaction has ended in the meantime.
 
-    Raises InUseError and UnavailableError unless the producer held still, or `live`.
+    Raises InUseError if the producer is working, and UnavailableError if that is unknown, unless
+    `live`.
     """
     if later is None or earlier.since != later.since:
         return None
@@ -231,24 +232,24 @@ def _opened(
         yield reader, repair, Commands(ClusterCommands.from_properties(properties), more)
 
 
-_SHOWN: Final = 10  # partitions of a transaction, its commands, and partitions that are held up
+_SHOWN: Final = 10  # partitions of a transaction, its commands, and blocked partitions
 _STATES: Final = {
     TransactionVerdict.OPEN: "open",
     TransactionVerdict.ENDING: "ending: its coordinator is writing the markers of its end",
-    TransactionVerdict.HANGING: "HANGING: no coordinator has it, so it never ends by itself",
+    TransactionVerdict.HANGING: "HANGING: no coordinator has it, so it never ends on its own",
     TransactionVerdict.UNKNOWN: "not known: a coordinator may have it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands that end transactions; `more` are options to repeat as they are."""
+    """The commands that end transactions; `more` are options to repeat unchanged."""
 
     cluster: ClusterCommands
     more: Sequence[str] = ()
 
     def end(self, transaction: OpenTransaction) -> list[str]:
-        """Return the commands that end a transaction: ours, or Kafka's own if it hangs."""
+        """Return the commands that end a transaction: `txn abort`, or Kafka's own if it hangs."""
         if transaction.verdict is TransactionVerdict.HANGING:
             return [
                 self._mark(tp, producer.start)
@@ -285,7 +286,7 @@ def print_reading(
 
 
 def document(reading: TransactionReading, commands: Commands, now_ms: int) -> dict[str, Any]:
-    """The same in JSON; times in milliseconds since 1970, a time-out in seconds."""
+    """Return a reading as JSON, with times in milliseconds since 1970, a timeout in seconds."""
     return {
         "partitions": [
             {
@@ -309,7 +310,7 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """An abort of the transaction that an id has open, if it has one."""
+    """An abort of an id's open transaction, if it has one."""
 
     transactional_id: str
     transaction: OpenTransaction | None
@@ -328,7 +329,7 @@ class Abort:
         if not self.executed:
             print_line(out, "dry run, nothing was changed. To end it, add --execute")
         elif self.not_ended is None:
-            print_line(out, "it has since ended by itself: nothing was changed")
+            print_line(out, "it has since ended on its own: nothing was changed")
         elif self.not_ended:
             for place, reason in self.not_ended.items():
                 print_line(out, f"{place}: {reason}")
@@ -368,7 +369,7 @@ def consequence(transaction: OpenTransaction) -> str:
 
 
 def whose(transaction: OpenTransaction) -> str:
-    """Whose a transaction is."""
+    """Return the owner of a transaction as text."""
     owner = transaction.owner
     if owner is None:
         return "not known" if transaction.transactional_id is None else "not ours"

@@ -1,17 +1,17 @@
 """Checks the requirements of commits and of a KafkaSink: facts in, findings out.
 
 Facts about Kafka come from `eo_listener.kafka.cluster_describer`, those about this machine from
-`eo_listener.spark.session.local_facts`. The judgement is pure; only the check at the start of a
-listener starts a process.
+`eo_listener.spark.session.local_facts`. The functions that judge them read and write nothing; only
+the check at the start of a listener starts a process.
 
 - The AdminClient's group calls can end a process (see `eo_listener.kafka`), and only they give a
   group's type, members and rights. So the check is a child process, `eo-listener preflight --stdin
   --json`: settings go in by standard input, findings come out.
-- It runs at low priority and for 90 s at most. At most 200 groups of a driver are checked, ten
+- It runs at low priority and for 90 s at most. It checks at most 200 groups of a driver, ten
   seconds after the first commit to them.
-- A sink's topic is created with validation only, which creates none. Permission for its
-  transactional id is tried with a timeout that the brokers refuse before they look at the id, so
-  that no query is fenced; if their longest timeout is not known, or cannot be exceeded, it is not
-  tried, and the check says so.
-- If the child dies, that is reported and nothing else happens.
+- The check asks Kafka only to validate the creation of a sink's topic, which creates nothing. It
+  tries the permission for the sink's transactional id with a timeout that the brokers refuse before
+  they look at the id, so that no query is fenced; if their longest timeout is not known, or cannot
+  be exceeded, it does not try, and says so.
+- If the child dies, the listener logs that, and nothing else happens.
 """

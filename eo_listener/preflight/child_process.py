@@ -1,8 +1,8 @@
 """Checks a cluster in a child process, so that a crash there cannot end this one.
 
-librdkafka's requests for groups end a process now and then, at a broker's restart above all. The
-child is `eo-listener preflight --stdin --json`; what it is to check, secrets included, goes over
-its standard input and nowhere else.
+librdkafka's requests for groups sometimes end a process, mostly while a broker restarts. The child
+is `eo-listener preflight --stdin --json`; its request, secrets included, goes over its standard
+input and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from eo_listener.errors import ExitCode, FormatError, UnavailableError
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
-LONGEST = 90.0  # seconds; a cluster that is away takes the child about 8
+LONGEST = 90.0  # seconds; an unreachable cluster takes the child about 8
 _ENDS = (ExitCode.FINE, ExitCode.FOUND, ExitCode.UNREACHABLE)
-"""The exits of `preflight` with findings on its standard output."""
+"""The exit codes with which `preflight` has printed findings on its standard output."""
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ main()
 
 
 class BrokenOffError(UnavailableError):
-    """The child was ended by a signal, or printed nothing."""
+    """The child ended with an unexpected exit code, such as a signal's, or printed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Answer:
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child, and in another when it crashes. Raises UnavailableError, FormatError."""
+    """Check in a child, and in another if it crashes. Raises UnavailableError, FormatError."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
             return ask(start(polite=polite), request, LONGEST)
@@ -61,27 +61,27 @@ def run(request: Request, *, polite: bool = False) -> Answer:
 
 
 def start(*, polite: bool = False) -> subprocess.Popen[str]:
-    """Start a child that waits for its request; a polite one gives way to its parent."""
+    """Start a child that waits for its request; with `polite`, at a lower priority."""
     child = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(_PACKAGES), "preflight", "--stdin", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # it may quote what it was given
+        stderr=subprocess.DEVNULL,  # it may quote the request
         text=True,
-        start_new_session=True,  # a Ctrl-C at the driver is the driver's
+        start_new_session=True,  # Ctrl-C at the driver is not for the child
     )
     if polite:
-        with contextlib.suppress(OSError):  # it is gone already, or this system has no priorities
+        with contextlib.suppress(OSError):  # it has ended already, or the system has no priorities
             own = os.getpriority(os.PRIO_PROCESS, 0)
             os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
     return child
 
 
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
-    """Run it for at most that many seconds, and return its findings.
+    """Run `child` for at most `longest` seconds, and return its answer.
 
-    The child is gone afterwards. Raises UnavailableError when it did not come to an end by itself
-    (BrokenOffError: by a signal), and FormatError when it printed something else.
+    Afterwards the child has ended. Raises UnavailableError if it did not end in time (the subclass
+    BrokenOffError if it crashed), and FormatError if it printed no findings.
     """
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Facts about a cluster, its groups and topics, and this machine. Nothing secret.
+"""Facts about a cluster, its groups and topics, and the plans to check. Nothing secret.
 
 If Kafka refused to answer, `refused` or `error` holds the name of its error, and the refused fact
 is None.
@@ -22,7 +22,7 @@ LONGEST_MS: Final = 2**31 - 1 - 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """One cluster. `settings` are those of a broker, as it runs."""
+    """The facts about one cluster. `settings` are those with which a broker runs."""
 
     servers: str
     brokers: int
@@ -30,14 +30,14 @@ class ClusterFacts:
     refused: str | None = None
 
     def number(self, name: str) -> int | None:
-        """A setting that is a number; None when it is not known."""
+        """Return a setting that is a number, or None if it is unknown."""
         text = (self.settings or {}).get(name, "")
         return int(text) if text.lstrip("-").isdigit() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a group; `instance` is its `group.instance.id`, None if it has none."""
+    """A member of a group; `instance` is its `group.instance.id`, or None if that is not set."""
 
     client: str
     host: str
@@ -49,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """One group, with the names that Kafka uses."""
+    """The facts about one group, with the names that Kafka uses."""
 
     name: str
     error: str | None = None
@@ -74,14 +74,14 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """One topic."""
+    """The facts about one topic."""
 
     name: str
     #: Kafka's error, also for a topic that does not exist.
     error: str | None = None
     has_id: bool = False
     operations: frozenset[str] | None = None
-    #: The replicas of the partition that has the fewest.
+    #: The number of replicas of the partition that has the fewest.
     replicas: int = 0
     starts: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -89,9 +89,10 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """How commits to a cluster will be made, and by whom: `principal` is the client in ACLs.
+    """The plan of commits to a cluster: how, and by which client (`principal` in ACLs).
 
-    `running`: a committer of eo_listener already works there, so its own traces are no findings.
+    `running` is True if a committer of eo_listener already works there, so its own traces are no
+    findings.
     """
 
     servers: str
@@ -108,7 +109,7 @@ class CheckPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """A planned KafkaSink; its arguments, by their names."""
+    """A planned KafkaSink, with its arguments."""
 
     topics: tuple[str, ...]
     #: The sink's name.

@@ -11,10 +11,10 @@ from eo_listener.errors import EoListenerError, FormatError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """One thing that was checked: `about` names it, `advice` says what to do, "" for nothing.
+    """The result of one check: `about` names its subject, `advice` what to do, "" for nothing.
 
-    A PROBLEM keeps commits from landing, or offsets from being there when they are needed; a
-    WARNING may; a NOTE says what could not be checked.
+    With a PROBLEM, commits fail, or offsets are missing when they are needed; with a WARNING, they
+    may. A NOTE reports what could not be checked.
     """
 
     level: Severity
@@ -24,23 +24,23 @@ class CheckFinding:
 
     @property
     def matters(self) -> bool:
-        """True if somebody has to act on it."""
+        """True if somebody has to act on the finding."""
         return self.level in (Severity.WARNING, Severity.PROBLEM)
 
     def document(self) -> dict[str, str]:
-        """Its form in JSON."""
+        """Return the finding as a JSON document."""
         return {**asdict(self), "level": self.level.value}
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> CheckFinding:
-        """Read that form back. Raises FormatError."""
+        """Read a finding from its JSON document. Raises FormatError."""
         try:
             about, what, advice = (str(document[name]) for name in ("about", "what", "advice"))
             return cls(level=Severity(document["level"]), about=about, what=what, advice=advice)
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"cannot read a finding of the preflight ({type(error).__name__})",
-                fix="Report this: both sides are eo_listener's",
+                fix="Report this: eo_listener both writes and reads this format",
             ) from error
 
 
@@ -48,27 +48,27 @@ Findings = Iterator[CheckFinding]
 
 
 def fine(about: str, what: str) -> CheckFinding:
-    """All is well."""
+    """Return a finding that something is as it should be."""
     return CheckFinding(level=Severity.FINE, about=about, what=what)
 
 
 def note(about: str, what: str, advice: str = "") -> CheckFinding:
-    """This could not be checked, or is good to know."""
+    """Return a finding that something could not be checked, or is good to know."""
     return CheckFinding(level=Severity.NOTE, about=about, what=what, advice=advice)
 
 
 def warning(about: str, what: str, advice: str) -> CheckFinding:
-    """This may go wrong."""
+    """Return a finding that something may go wrong."""
     return CheckFinding(level=Severity.WARNING, about=about, what=what, advice=advice)
 
 
 def problem(about: str, what: str, advice: str) -> CheckFinding:
-    """This is wrong."""
+    """Return a finding that something is wrong."""
     return CheckFinding(level=Severity.PROBLEM, about=about, what=what, advice=advice)
 
 
 def failed(about: str, error: EoListenerError) -> CheckFinding:
-    """This could not be used or read, for the reason in an error."""
+    """Return the problem that something could not be used or read, for the reason in `error`."""
     return problem(about, described(error), error.fix or "")
 
 
@@ -78,5 +78,5 @@ def described(error: EoListenerError) -> str:
 
 
 def to_act_on(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Those that matter."""
+    """Return the findings that somebody has to act on."""
     return tuple(finding for finding in findings if finding.matters)

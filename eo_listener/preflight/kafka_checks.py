@@ -1,4 +1,4 @@
-"""Checks if a cluster, its groups and its topics can be committed to. Pure."""
+"""Checks if a client can commit to a cluster's groups for its topics. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
 
 
 def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
-    """Those of `needed` that the client does not have; names as Kafka writes them."""
+    """Return the operations in `needed` that are not in `granted`; names as Kafka writes them."""
     return tuple(
         operation
         for operation in needed
@@ -32,7 +32,7 @@ def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...
 def refused(
     about: str, plan: CheckPlan, operations: Collection[str], resource: Collection[str]
 ) -> CheckFinding:
-    """Say which right is missing on a `resource`, which is an option of kafka-acls and a name."""
+    """Return the problem of a right missing on `resource`: an option of kafka-acls and a name."""
     words = [operation.title().replace("_", "") for operation in operations]
     return problem(
         about,
@@ -42,14 +42,14 @@ def refused(
 
 
 UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
-"""Errors of a topic that does not exist."""
+"""Kafka's errors for a topic that does not exist."""
 # Commits need Read; the start and end of the logs, with which each commit is compared, need
 # Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
 def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
-    """Say what is right and wrong with it."""
+    """Yield the findings about a topic."""
     about = f"topic {topic.name}"
     resource = ["--topic", topic.name]
     if topic.error == "TOPIC_AUTHORIZATION_FAILED":
@@ -87,7 +87,7 @@ _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
-    """Say what is right and wrong with it; `topics` are those that it holds offsets of."""
+    """Yield the findings about a group; `topics` are the topics of its offsets."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
@@ -119,7 +119,7 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Say whether the client may commit to it, or why that could not be found out."""
+    """Yield findings about the client's right to commit to a group, or why that is unknown."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield refused(about, plan, ["READ"], resource)
@@ -136,12 +136,15 @@ def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findin
 
 
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
-    """A client can only ask for it by taking it, which would stop the driver that has it."""
+    """Return a note that permission for the transactional id was not tried.
+
+    A client can only try it by taking the id, which would stop the driver that has it.
+    """
     own = transactional_id(name)
     command = plan.grant(["WRITE", "DESCRIBE"], ["--transactional-id", own])
     return note(
         about,
-        f"permission for the transactional id {own} was not tried: that would fence its present "
+        f"permission for the transactional id {own} was not tried: that would fence its current "
         "owner",
         f"if the cluster has ACLs: {command}",
     )
@@ -266,11 +269,11 @@ _CHECK = "offsets.retention.check.interval.ms"
 _METADATA = "offset.metadata.max.bytes"
 _TRANSACTION = "transaction.max.timeout.ms"
 _PROTOCOLS = "group.coordinator.rebalance.protocols"
-_TRANSACTION_TIMEOUT = 60_000  # what the committer asks for, as librdkafka does by itself
+_TRANSACTION_TIMEOUT = 60_000  # the committer requests it; it is librdkafka's default too
 
 
 def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
-    """Say what is right and wrong with it."""
+    """Yield the findings about a cluster."""
     about = f"cluster {facts.servers}"
     yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
     if facts.settings is None:

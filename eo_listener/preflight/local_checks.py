@@ -1,4 +1,7 @@
-"""Checks if Python, Java, Spark, its Kafka connector and the shim fit together. Pure."""
+"""Checks if Python, Java, Spark, its Kafka connector and the shim fit together.
+
+Reads and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +39,13 @@ class LocalFacts:
     packages: tuple[str, ...] = ()
     #: File names of shims among Spark's own jars.
     shims: tuple[str, ...] = ()
-    #: The jar in this package.
+    #: The shim's jar in this package.
     shim: str | None = None
     shim_error: EoListenerError | None = None
 
 
 def judge_local(facts: LocalFacts) -> Findings:
-    """Say what is right and wrong with them."""
+    """Yield the findings about the software installed here."""
     yield fine(
         _ABOUT,
         f"eo-listener {facts.version}, Python {facts.python}, {facts.kafka_client}",

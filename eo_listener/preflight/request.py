@@ -1,4 +1,4 @@
-"""The request to a preflight, and its format as JSON, which holds secrets."""
+"""The request for a preflight, and its JSON format, which contains secrets."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from eo_listener.preflight.sink_checks import (
 
 
 class Cluster(Protocol):
-    """The questions to a cluster."""
+    """Answers the questions of a preflight about a cluster."""
 
     def cluster(self) -> ClusterFacts:
-        """Itself. Raises KafkaError when it cannot be reached."""
+        """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
         ...
 
     def group(self, name: str) -> GroupFacts:
-        """A group, and what it holds."""
+        """Return the facts about a group, with the offsets that it holds."""
         ...
 
     def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
-        """Topics, and the ends of their logs."""
+        """Return the facts about topics, with the ends of their logs."""
         ...
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None if they cannot be read."""
+        """Return the settings of a topic, or None if they cannot be read."""
         ...
 
     def try_creating(self, topic: str) -> Tried:
@@ -55,7 +55,7 @@ class Cluster(Protocol):
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the id may be used; fences nobody, provided that `may_try`."""
+        """Test if the client may use the id; fences nobody, provided that `may_try` is True."""
         ...
 
 
@@ -76,7 +76,7 @@ class Request:
 
     @property
     def plan(self) -> CheckPlan:
-        """How commits will be made, and by whom."""
+        """The plan of the commits: how, and by which client."""
         return CheckPlan(
             servers=self.properties.get("bootstrap.servers", ""),
             mode=self.mode,
@@ -87,7 +87,7 @@ class Request:
         )
 
     def findings(self, cluster: Cluster) -> Findings:
-        """Look at all of it, and judge. Raises KafkaError when nothing can be reached."""
+        """Check everything in the request. Raises KafkaError if `cluster` cannot be reached."""
         facts, plan = cluster.cluster(), self.plan
         yield from judge_cluster(facts, plan)
         named = cluster.topics(frozenset(self.topics))
@@ -102,12 +102,12 @@ class Request:
             yield from _sink_findings(self.sink, cluster, facts, plan)
 
     def text(self) -> str:
-        """Its form in JSON, with what is secret in it."""
+        """Return the request as JSON, including its secrets."""
         return json.dumps(asdict(replace(self, properties=dict(self.properties))))
 
     @classmethod
     def parse(cls, text: str) -> Request:
-        """Read that form back. Raises SettingsError, which quotes nothing of it."""
+        """Read a request from its JSON. Raises SettingsError, which quotes nothing of the text."""
         try:
             fields: dict[str, Any] = json.loads(text)
             return cls(

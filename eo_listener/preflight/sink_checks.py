@@ -1,4 +1,4 @@
-"""Checks if a KafkaSink can write, with its permissions and the brokers' settings. Pure."""
+"""Checks if permissions and brokers' settings let a KafkaSink write. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 def judge_target(
     topic: TopicFacts, settings: Settings, sink: SinkPlan, plan: CheckPlan
 ) -> Findings:
-    """Judge a topic that rows, or dead letters, are written to."""
+    """Judge a topic to which a sink writes rows or dead letters."""
     about = f"topic {topic.name}"
     needed = ("WRITE",) if sink.transactions else ("READ", "WRITE", "DESCRIBE_CONFIGS")
     if topic.error in UNKNOWN:
@@ -96,16 +96,16 @@ def judge_ledger(
     sink: SinkPlan,
     plan: CheckPlan,
 ) -> Findings:
-    """Judge the ledger's topic; `creation` is the trial of making it.
+    """Judge the ledger's topic; `creation` is the outcome of a trial to create it.
 
-    That is None where the topic is there, or the sink is not to make it.
+    `creation` is None if the topic exists, or if the sink does not create it.
     """
     about = f"ledger {topic.name}"
     if topic.error in UNKNOWN:
         yield _absent(about, topic.name, creation, plan)
         return
     needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
-    if topic.error in _NO_RIGHT and sink.create:  # whether it exists is not said
+    if topic.error in _NO_RIGHT and sink.create:  # Kafka does not tell if it exists
         needed.append("CREATE")
     lacking = yield from _described(about, topic, needed, plan)
     if lacking:
@@ -132,7 +132,7 @@ def judge_ledger(
 
 
 def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -> Findings:
-    """Judge what the brokers allow; `log` is the topic that they keep transactions in."""
+    """Judge what the brokers allow; `log` is the topic in which they store transactions."""
     about = f"cluster {cluster.servers}"
     longest = cluster.number(_MOST)
     timeout_ms = round(sink.transaction_timeout * 1000)
@@ -173,7 +173,7 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
 
 
 def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan) -> CheckFinding:
-    """Judge permission for the id; `tried` is None if trying would have fenced its owner."""
+    """Judge permission for the id; `tried` is None if trying might have fenced its owner."""
     if sink.query is None:
         some = sink_transactional_id(sink.key, "")
         resource = ["--resource-pattern-type", "prefixed", "--transactional-id", some]
@@ -188,7 +188,7 @@ def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan)
     if tried is None:
         return note(
             about,
-            f"permission for it was not tried: without {_MOST} that might fence its present owner",
+            f"permission for it was not tried: without {_MOST} that might fence its current owner",
             f"if the cluster has ACLs: {plan.grant(['WRITE', 'DESCRIBE'], resource)}",
         )
     if tried.error is None:
@@ -199,7 +199,7 @@ def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan)
 
 
 def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Judge the group that a sink moves with its batches."""
+    """Judge the group to which a sink commits with its batches."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
@@ -218,7 +218,7 @@ def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
 
 
 def may_try(cluster: ClusterFacts) -> bool:
-    """Return True if there is a time-out that this cluster refuses."""
+    """Return True if librdkafka can request a transaction timeout that this cluster refuses."""
     longest = cluster.number(_MOST)
     return longest is not None and longest < LONGEST_MS
 
@@ -244,7 +244,10 @@ def _absent(
 def _described(
     about: str, topic: TopicFacts, needed: Collection[str], plan: CheckPlan
 ) -> Generator[CheckFinding, None, bool]:
-    """Judge what may be done with a topic; returns whether a right, or an answer, is missing."""
+    """Judge the client's rights on a topic.
+
+    Returns True if a right is missing, or if the topic could not be described.
+    """
     resource = ["--topic", topic.name]
     lacking = missing(needed, topic.operations or ())
     if topic.error in _NO_RIGHT:

@@ -1,4 +1,4 @@
-"""The same check when a listener starts: its findings in the log, and it has no other effect."""
+"""The preflight at the start of a listener: it logs its findings, and has no other effect."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MOST = 200  # groups in all: with more, a driver would be kept busy, and a log 
 logger = logging.getLogger("eo_listener")
 
 Properties = Callable[[str], Mapping[str, str] | None]
-"""librdkafka's properties for a cluster, by the name that events give it; None for no check."""
+"""Returns librdkafka's properties for a cluster's name in events, or None to skip the check."""
 
 
 class StartCheck:
-    """An observer that checks each group once, when the first query feeds it; 200 at most.
+    """An observer that checks each group once, when a query first uses it; 200 groups at most.
 
-    It calls `properties_of` for a cluster `gather` seconds after the first event that names it.
-    Findings that matter are logged. Nothing is raised, nothing waited for: a thread of its own,
-    which lives no longer than there is something to check, starts one child at a time.
+    It calls `properties_of` for a cluster `gather` seconds after the first event that names it, and
+    logs the findings. It raises nothing and waits for nothing: its own thread, which ends when
+    nothing is left to check, starts one child at a time.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StartCheck:
         self._closed = False
 
     def __call__(self, event: Event) -> None:
-        """Take up the groups that are new; returns at once."""
+        """Schedule the check of the groups that are new, and return at once."""
         if not isinstance(event, RunGroupsChanged) or event.ended:
             return
         with self._changed:
@@ -68,7 +68,7 @@ class StartCheck:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the check that is running; returns within a second or so."""
+        """End the running check, and return within a second or so."""
         with self._changed:
             self._closed = True
             if self._child is not None:
@@ -79,7 +79,7 @@ class StartCheck:
             thread.join(2.0)
 
     def _work(self) -> None:
-        """Check what waits; the thread ends when nothing does."""
+        """Check the waiting groups; return, which ends the thread, when no group waits."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, self._gather)
@@ -123,14 +123,14 @@ class StartCheck:
             child = self._child = start(polite=True)
         try:
             answer = ask(child, request, LONGEST)
-            # A cluster that is away is reported by the failed commits already.
+            # The failed commits already report a cluster that cannot be reached.
             return answer.findings if answer.reached else ()
         finally:
             self._child = None
 
 
 def log_findings(findings: Iterable[CheckFinding]) -> None:
-    """Log what matters, a line each."""
+    """Log each finding on a line: those that matter as warnings, the others for debugging."""
     for finding in findings:
         advice = f". Fix: {finding.advice}" if finding.advice else ""
         logger.log(

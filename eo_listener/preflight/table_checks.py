@@ -1,4 +1,7 @@
-"""Checks if a sink can write its table, with this Spark and the settings there. Pure."""
+"""Checks if a sink can write its table with this Spark and its settings.
+
+Reads and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +105,8 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
     if facts.format < _FORMAT:
         yield warning(
             about,
-            "format 1 has no sequence numbers: once snapshots have expired, less can be told of "
-            "a rollback; and it has no merge-on-read",
+            "format 1 has no sequence numbers: once snapshots have expired, less can be determined "
+            "about a rollback; and it has no merge-on-read",
             f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('format-version'='2')",
         )
     yield from _storage(about, facts.storage)
@@ -124,7 +127,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
         yield warning(
             about,
             "Spark's catalog is in memory here, so the name means nothing after the application "
-            "ends: its successor would create another table",
+            "ends: the next application would create another table",
             "if the query has a metastore, pass its settings: --spark-conf "
             "spark.sql.catalogImplementation=hive; if not, write to a path: DeltaSink(path=...)",
         )
@@ -139,7 +142,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
 
 
 def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
-    """Report the table's ledgers of the query, and of others."""
+    """Yield the findings about the table's ledgers: the query's, and those of other queries."""
     if facts.error is not None:
         yield failed(about, facts.error)
         return
@@ -315,7 +318,7 @@ def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Fi
 
 
 def _age(text: str) -> timedelta | None:
-    """An interval of one unit, as Delta's properties have it; None for any other."""
+    """Return an interval of one unit, as Delta's properties write it, or None for other texts."""
     match = _AGE.fullmatch(text.strip())
     return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
 

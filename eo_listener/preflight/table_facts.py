@@ -16,10 +16,10 @@ DELTA: Final = "delta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """A planned sink: its table, as an address names it, and its arguments, by their names.
+    """A planned sink: the name of its table, as in an address, and its arguments.
 
-    `kind` is ICEBERG or DELTA; `query` that of the query, None if it was not given. `letters`: it
-    is the table of another sink's dead letters.
+    `kind` is ICEBERG or DELTA; `query` is the query's name, or None if it was not given. `letters`
+    is True if the table is for another sink's dead letters.
     """
 
     kind: str
@@ -30,18 +30,18 @@ class TablePlan:
 
     @property
     def sink(self) -> str:
-        """The class that writes it."""
+        """The class of the sink."""
         return "IcebergSink" if self.kind == ICEBERG else "DeltaSink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFacts:
-    """The settings of a Spark for such tables, before it starts.
+    """A Spark's libraries and settings for Iceberg or Delta tables, before Spark starts.
 
-    `runtime` are the coordinates of the runtime that fits it, if there is one, and `supported`
-    names the versions of Spark that have one. `installed` are the runtimes among its jars and
-    packages, with the Spark that each is made for if that differs. `lacking` are missing settings
-    that the sink, or the maintenance of its table, needs.
+    `runtime` are the coordinates of the runtime that fits this Spark, if there is one, and
+    `supported` names the versions of Spark that have a runtime. `installed` are the runtimes among
+    Spark's jars and packages, with the Spark that each is made for if that differs. `lacking` are
+    missing settings that the sink, or the maintenance of its table, needs.
     """
 
     spark: str
@@ -54,14 +54,14 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """The ledgers that a table has; `error` says why they cannot be read."""
+    """The ledgers that a table has; `error` is the reason if they cannot be read."""
 
     stored: tuple[StoredLedger, ...] = ()
     error: EoListenerError | None = None
 
     @classmethod
     def read(cls, ledgers: Callable[[], Iterable[StoredLedger]]) -> LedgerFacts:
-        """Ask for them."""
+        """Return the result of calling `ledgers`, or its error."""
         try:
             return cls(stored=tuple(ledgers()))
         except EoListenerError as error:
@@ -78,11 +78,11 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergFacts:
-    """One table of Iceberg's."""
+    """The facts about one Iceberg table."""
 
     #: The release of Iceberg's runtime.
     release: str = ""
-    #: True if that release can move a branch on.
+    #: True if that release can fast-forward a branch.
     forwards: bool = True
     #: The type of the catalog, or its class.
     store: str = ""
@@ -104,7 +104,7 @@ class IcebergFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaFacts:
-    """One table of Delta Lake's."""
+    """The facts about one Delta Lake table."""
 
     #: The release of Delta Lake.
     release: str = ""

@@ -1,8 +1,8 @@
-"""Audits in a process of their own, again and again.
+"""Repeated audits in a separate process.
 
-Groups are described by requests that may end the whole process while a broker restarts (a fault of
-librdkafka, see `eo_listener.kafka`). And a store that does not answer is given up by ending what
-waits for it.
+The requests that describe groups may end the whole process while a broker restarts (a fault of
+librdkafka, see `eo_listener.kafka`). And if a store does not answer, ending the process ends the
+wait.
 
 A Spark that this process starts and keeps reads ledgers in tables: starting it is expensive, using
 it again is cheap. If a table could not be read, the process ends together with its Spark, because a
@@ -24,23 +24,26 @@ from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.spark.session.local_spark import LocalSpark
 
 _LONGEST: Final = 150.0  # seconds of an audit
-_LONGEST_OF_TABLES: Final = 600.0  # Spark may have to download what reads them
+_LONGEST_OF_TABLES: Final = 600.0  # Spark may have to download the libraries that read them
 
 
 class AuditProcess:
-    """Reads what is asked for; for one thread, but any may call `close`, which ends a reading."""
+    """Runs the audit of `request`, in a separate process.
+
+    Only one thread may use it, but any thread may call `close`, which ends a reading.
+    """
 
     def __init__(self, request: AuditRequest, *, longest: float | None = None) -> None:
         self._request = request
         self.longest = longest or (_LONGEST_OF_TABLES if request.in_tables else _LONGEST)
         self._process = SeparateProcess()
-        # The process is killed, so it cannot remove what it and its Spark have made.
+        # The process is killed, so it cannot remove the files that it and its Spark have made.
         self._folder = tempfile.TemporaryDirectory(
             prefix="eo-listener-serve-", ignore_cleanup_errors=True
         )
 
     def read(self) -> AuditReading:
-        """Read once. Raises UnavailableError, with the text of what the audit itself raised."""
+        """Run one audit. Raises UnavailableError, with the text of the audit's own error."""
         try:
             answer = self._process.call(
                 _read, self._request, self._folder.name, timeout=self.longest
@@ -64,7 +67,7 @@ class AuditProcess:
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it waits for; a JVM of its own ends with it."""
+        """End the process, whatever it waits for; a JVM that it has started ends with it."""
         self._process.close()
         self._folder.cleanup()
 
@@ -76,7 +79,7 @@ class _Kept:
 
 
 def _read(request: AuditRequest, folder: str) -> AuditReading | str:
-    """The reading, or the text of an error: errors themselves cannot be sent."""
+    """Return the reading, or the text of an error: errors cannot be sent between processes."""
     tempfile.tempdir = folder
     if _Kept.spark is None:
         _Kept.spark = spark_for(request.ledgers, request.spark)

@@ -1,5 +1,6 @@
-"""The results of an audit, and the last batches of its ledgers, as plain values: a separate process
-reads them.
+"""The results of an audit, and the last batches of its ledgers.
+
+They are plain values, because a separate process reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """The moves of one batch, as in the JSON; None is unknown without a history."""
+    """The sums of one batch, as in the JSON; None if a value is unknown without a history."""
 
     batch: int
     run: str
@@ -36,7 +37,7 @@ class WholeBatch:
 class LastBatches:
     """The last batches of one sink and query, as in the JSON, the newest first.
 
-    `begun` is a batch that is not finished.
+    `begun` is the batch that is not finished, or None.
     """
 
     store: str
@@ -49,11 +50,10 @@ class LastBatches:
 def last_batches(
     ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
 ) -> LastBatches:
-    """Take the batches from the history, or, if it has none, from the heads, which have each
-    partition's last batch.
+    """Return the last batches from the history or, if it has none, from the heads.
 
-    A history is pruned by its sink, so it has some thousand entries at most. That of a topic has
-    what repairs have found, and no time of it.
+    The heads have each partition's last batch. A sink prunes its history, so it has some thousand
+    entries at most. The history in a topic has only what repairs have found, without times.
     """
     entries = list(history)
     if any(entry.applied_at == UNKNOWN_TIME for entry in entries):
@@ -92,7 +92,10 @@ def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
 
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
-    """The parts of a batch added up; by time, as a new checkpoint counts its batches from 0."""
+    """Return the newest batches, their parts added up.
+
+    They are ordered by time, because a new checkpoint counts its batches from 0.
+    """
     batches: dict[tuple[int, str], WholeBatch] = {}
     for part in parts:
         key = (part.batch, part.run)
@@ -115,7 +118,7 @@ def _add(batch: WholeBatch, part: WholeBatch) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReading:
-    """An audit."""
+    """The results of one audit, as the page shows them."""
 
     #: The document of `eo-listener audit`, with the last batches.
     document: dict[str, Any]
@@ -136,9 +139,9 @@ class AuditReading:
 
 
 def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
-    """Read and judge, once; tables by this Spark. Raises EoListenerError for an impossible request.
+    """Run one audit. Raises EoListenerError for an impossible request.
 
-    Without one a Spark is started for them, and ended.
+    `spark` reads the tables; without it, the function starts a Spark for them, and ends it.
     """
     reader = PositionReader(request, spark)
     try:

@@ -24,7 +24,7 @@ _KINDS: Final = {
 
 
 def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
-    """The verdict and the findings that need action, the gravest first; nothing without any."""
+    """Yield the verdict and the findings that need action, the gravest first, if there are any."""
     wrong = [finding for finding in reversed(audit.findings) if finding.matters]
     if not wrong:
         return
@@ -36,7 +36,7 @@ def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
 
 
 def audit_section(audit: AuditReading) -> Element:
-    """The verdict, what is as it should be, positions, and the last batches of each ledger."""
+    """Return the section: verdict, other findings, positions, and each ledger's last batches."""
     rest = [finding for finding in reversed(audit.findings) if not finding.matters]
     kind = "bad" if audit.to_act_on else "good"
     return node(
@@ -50,12 +50,12 @@ def audit_section(audit: AuditReading) -> Element:
 
 
 def _fine(rest: Sequence[PositionFinding]) -> Element | None:
-    """Findings that need no action, folded."""
+    """Return the findings that need no action, folded."""
     if not rest:
         return None
     return node(
         "details",
-        node("summary", f"{counted(len(rest), 'finding')} to know of"),
+        node("summary", f"{counted(len(rest), 'finding')} without need for action"),
         *(_finding(finding) for finding in rest[:_FINDINGS]),
         excess(len(rest), _FINDINGS, "more findings; /api/audit has them all"),
         id="fine",

@@ -36,9 +36,9 @@ from eo_listener.spark.checkpoint.location import shown
 
 EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
 _PORT: Final = 9405
-_WITHOUT: Final = (60.0, 5.0)  # seconds between two audits, and at least
+_WITHOUT: Final = (60.0, 5.0)  # seconds between two audits: default and minimum
 _WITH_SPARK: Final = (300.0, 30.0)  # the same with a ledger in a table
-_CLOSING: Final = 5.0  # seconds; what then still waits for Kafka ends with the process
+_CLOSING: Final = 5.0  # seconds; a thread that then still waits for Kafka ends with the process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +78,10 @@ def serve(
 ) -> None:
     """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
 
-    With --checkpoint, --ledger or -g also what `eo-listener audit` finds; its groups are those of
-    -g, or else those that are named. Reads Kafka and ledgers at an interval, and changes nothing.
-    The same as JSON: /api/status and /api/audit; for Prometheus: /metrics; /healthz.
+    With --checkpoint, --ledger or -g the page also shows the findings of `eo-listener audit`; its
+    groups are those of -g, or else the named groups. The command reads Kafka and ledgers at an
+    interval, and changes nothing. JSON: /api/status and /api/audit; Prometheus: /metrics; health:
+    /healthz.
     """
     names = names or []
     require_groups(names, every=every_group)
@@ -116,7 +117,7 @@ def serve(
 
 
 def _require_packages(request: AuditRequest) -> None:
-    """Raise MissingExtraError now, and not on the page: what reads a ledger connects later."""
+    """Raise MissingExtraError now, not on the page: readers of ledgers connect later."""
     spark = spark_for(request.ledgers, request.spark)
     for ledger in request.ledgers:
         with closing(ledger.open(request.properties, schema=request.schema, spark=spark)):
@@ -124,7 +125,7 @@ def _require_packages(request: AuditRequest) -> None:
 
 
 class _Service:
-    """The threads, from the first reading to the last."""
+    """Runs the threads, from the first reading to the last."""
 
     def __init__(
         self,
@@ -197,7 +198,7 @@ class _Service:
             self._reader.close()
 
     def _interrupt(self) -> None:
-        """End the processes that read, so that nobody waits for them."""
+        """End the processes that read, so that no thread waits for them."""
         self._reader.interrupt()
         if self._audit is not None:
             self._audit.close()

@@ -1,4 +1,4 @@
-"""HTML as elements, so that whatever text is put into one is text: nothing is joined by hand."""
+"""HTML as elements, so that every text in an element stays text: nothing is joined by hand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LONG: Final = 200  # characters of a name
 
 
 def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
-    """An element; of attributes `cls` is `class`, and a `_` a hyphen. None is left out.
+    """Return an element; attribute `cls` means `class`, and `_` a hyphen. None is left out.
 
     Characters that a reader cannot see (control characters, marks that change the direction of
-    writing) are written as escapes.
+    writing) become escapes.
     """
     element = Element(
         tag,
@@ -39,17 +39,17 @@ def _name(attribute: str) -> str:
 
 
 def html(page: Element) -> bytes:
-    """The document."""
+    """Return the HTML document of `page`."""
     return b"<!DOCTYPE html>\n" + tostring(page, encoding="unicode", method="html").encode()
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """The text, or its beginning: others may choose names of any length."""
+    """Return `text`, or only its beginning: names from outside may have any length."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 def excess(count: int, shown: int, text: str, tag: str = "p") -> Element | None:
-    """Say how many of `count` items are not shown, if any."""
+    """Return the line with the number of items that are not shown, or None if all are shown."""
     return node(tag, f"and {count - shown:,} {text}") if count > shown else None
 
 
@@ -63,7 +63,7 @@ def number(value: float | None) -> str:
 
 
 def table(headings: list[str], rows: list[list[str | Element]], **attributes: str) -> Element:
-    """A table that scrolls by itself where the screen is narrow."""
+    """Return a table that scrolls on its own if the screen is narrow."""
     head = node("tr", *(node("th", heading, scope="col") for heading in headings))
     body = [node("tr", *(node("td", cell) for cell in row)) for row in rows]
     grid = node("table", node("thead", head), node("tbody", *body), **attributes)

@@ -1,5 +1,6 @@
-"""The page's section about groups: a card for each, the gravest first; for a single group its
-partitions too.
+"""The page's section about groups: a card for each, the gravest first.
+
+The page of a single group also shows its partitions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
 
 UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
-"""Stands in a command for a checkpointLocation that the page does not know."""
+"""The placeholder in a command for a checkpointLocation that the page does not know."""
 MEANINGS: Final = {
     LagVerdict.OK: "there is no lag, or it decreases",
     LagVerdict.WARN: "it commits, but its lag does not decrease: it is slow",
@@ -43,7 +44,7 @@ _CAUSES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAlarm:
-    """Why somebody has to look at a group: `kind` in a word or two, and `commands` to type."""
+    """The problem of a group: its `kind` in a word or two, and the `commands` to run."""
 
     kind: str
     what: str
@@ -54,7 +55,7 @@ class GroupAlarm:
 def alarm(
     group: GroupStatus, cluster: ClusterCommands, checkpoint: str | None
 ) -> GroupAlarm | None:
-    """Return the problem of a group; None if no action is needed."""
+    """Return the problem of a group, or None if no action is needed."""
     preflight = cluster.check_group(group.group)
     if group.error is not None:
         return GroupAlarm(
@@ -104,17 +105,17 @@ _COLUMNS: Final = 60  # of a line, so that a page of many groups stays small
 
 _Value = Callable[[Point], float | None]
 AT_ONCE: Final = 50
-"""Groups of one page."""
+"""The maximum number of groups on one page."""
 _ROWS: Final = 500  # partitions of a group
 _GONE: Final = 20
 _ALARMS: Final = 5
 
 
 def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Element | None:
-    """The line of one value, from the first point until `now`; None while there is no line.
+    """Return the chart of one value, from the first point until `now`, or None if it has no line.
 
-    Points without a value leave a gap. Of points that are too close to each other the highest is
-    drawn.
+    Points without a value leave a gap. Of points that are too close to each other, the chart shows
+    the highest.
     """
     lines = _lines(points, now, value)
     if not any(len(line) > 1 for line in lines):
@@ -146,7 +147,7 @@ def _y(value: float, highest: float) -> float:
 
 
 def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tuple[float, float]]]:
-    """Lines without gaps, each a list of places from left to right."""
+    """Return the lines between gaps, each a list of coordinates from left to right."""
     if not points or now <= points[0].at:
         return []
     start = points[0].at
@@ -176,24 +177,24 @@ def path_of(group: str) -> str:
 
 
 def by_gravity(groups: Groups) -> Groups:
-    """In the order of the page: what somebody has to look at first, then by verdict and lag."""
+    """Return the groups in the page's order: problems first, then by verdict and lag."""
     return tuple(sorted(groups, key=_gravity, reverse=True))
 
 
 def _gravity(group: GroupStatus) -> tuple[int, int, float]:
-    """An unknown lag counts as more than any."""
+    """Return the sort key of a group, in which an unknown lag is the greatest."""
     verdict = -1 if group.verdict is None else group.verdict.gravity
     unread = 2 if group.error is not None or not group.rows else int(bool(group.withheld))
     return unread, verdict, float("inf") if group.lag is None else group.lag
 
 
 def alarms(view: View, ordered: Groups) -> Iterator[Element]:
-    """The gravest groups that need action, each with the commands to run."""
+    """Yield the gravest groups that need action, each with the commands to run."""
     wrong: list[tuple[GroupStatus, GroupAlarm]] = []
     for group in ordered:
         raised = _alarm(view, group)
         if raised is None:
-            break  # what follows is less grave
+            break  # the groups after it are less grave
         wrong.append((group, raised))
     for group, raised in wrong[:_ALARMS]:
         yield node("article", *_raised(group, raised), cls="wrong")
@@ -226,7 +227,7 @@ def _typed(commands: Sequence[str]) -> Iterator[Element]:
 
 
 def groups_section(view: View, ordered: Groups, page: int) -> Element:
-    """The cards of one page, counted from 1."""
+    """Return the section with the cards of one page; `page` is counted from 1."""
     pages = max(1, -(-len(ordered) // AT_ONCE))
     page = min(page, pages)
     shown = ordered[(page - 1) * AT_ONCE : page * AT_ONCE]
@@ -242,7 +243,7 @@ def groups_section(view: View, ordered: Groups, page: int) -> Element:
 
 
 def group_section(view: View, group: GroupStatus) -> Element:
-    """One group, with its partitions: those that are furthest behind first."""
+    """Return the section of one group, with its partitions, those furthest behind first."""
     rows = sorted(group.rows, key=_behind, reverse=True)
     raised = _alarm(view, group)
     return node(
@@ -261,7 +262,7 @@ def group_section(view: View, group: GroupStatus) -> Element:
 
 
 def _advice(view: View, group: GroupStatus) -> Iterator[Element]:
-    """Commands to run if no problem is visible here."""
+    """Yield the commands to run if the page shows no problem of the group."""
     commands = [view.cluster.typed(["status"], arguments=[group.group])]
     if group.held_up:
         commands.append(transactions_command(view.cluster, [group.group]))
@@ -304,7 +305,7 @@ def _card(view: View, group: GroupStatus, *, link: bool = True) -> Element:
 
 
 def _badge(group: GroupStatus) -> Element:
-    """The verdict, or the reason for its absence."""
+    """Return the verdict, or the reason for its absence."""
     if group.error is not None:
         return node("strong", f"not read: {cut(group.error)}", cls="badge bad")
     if not group.rows:
@@ -358,7 +359,7 @@ def _pages(page: int, pages: int) -> Element:
 
 
 def _gone(view: View) -> Element | None:
-    """Groups that held offsets before, and hold none now."""
+    """Return the list of groups that held offsets before, and hold none now."""
     if not view.gone:
         return None
     newest = sorted(view.gone.items(), key=lambda entry: entry[1], reverse=True)
@@ -377,7 +378,7 @@ def _gone(view: View) -> Element | None:
 
 
 def legend() -> Element:
-    """Explain the verdicts."""
+    """Return the explanation of the verdicts."""
     return node(
         "details",
         node("summary", "what the verdicts mean"),

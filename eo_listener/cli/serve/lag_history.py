@@ -1,4 +1,4 @@
-"""Lag and rate of each group over time, in bounded memory. Pure."""
+"""Lag and rate of each group over time, in bounded memory. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from eo_listener.cli.group_status import GroupStatus
 from eo_listener.offsets import TopicPartition
 
 POINTS: Final = 360
-"""Points of a group, at most: an hour of readings every 10 s."""
+"""The maximum number of points of a group: an hour of readings every 10 s."""
 _TOTAL: Final = 200_000
 _GROUPS: Final = 2_000
-_KEPT: Final = 3600.0  # seconds that a group is remembered after it was there last
+_KEPT: Final = 3600.0  # seconds that a group is remembered after it last held offsets
 
 _Offsets = Mapping[TopicPartition, int]
 
 
 class Point(NamedTuple):
-    """One reading, `at` in monotonic seconds; `rate` in records a second. None: not known."""
+    """One reading, `at` in monotonic seconds; `rate` in records a second. None means unknown."""
 
     at: float
     lag: int | None
@@ -27,7 +27,10 @@ class Point(NamedTuple):
 
 
 class LagHistory:
-    """The last points of each group; of many groups fewer points, of too many only the first."""
+    """The last points of each group, in bounded memory.
+
+    Each of many groups has fewer points; of more than `groups` groups only the first have any.
+    """
 
     def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:
         self._points, self._total, self._groups = points, total, groups
@@ -36,7 +39,7 @@ class LagHistory:
         self._seen: dict[str, float] = {}
 
     def add(self, at: float, statuses: Sequence[GroupStatus]) -> None:
-        """Take a reading; `at` is in monotonic seconds."""
+        """Add a reading; `at` is in monotonic seconds."""
         present = {group.group: group for group in statuses if group.rows}
         self._forget(at, present.keys() | {group.group for group in statuses if group.error})
         for name, group in present.items():
@@ -48,13 +51,13 @@ class LagHistory:
         self._shorten()
 
     def gap(self, at: float) -> None:
-        """A reading has failed: nothing is known of any group."""
+        """Add a gap to every group, because a reading has failed."""
         for name in self._rings:
             self._interrupt(at, name)
         self._shorten()
 
     def points(self, group: str) -> tuple[Point, ...]:
-        """The points of a group, the oldest first."""
+        """Return the points of a group, the oldest first."""
         return tuple(self._rings.get(group, ()))
 
     def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
@@ -69,14 +72,14 @@ class LagHistory:
         return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
 
     def _interrupt(self, at: float, name: str) -> None:
-        """One point without numbers stands for all readings that lack the group."""
+        """Add one point without numbers, which stands for all readings that lack the group."""
         self._held.pop(name, None)
         ring = self._rings[name]
         if ring and ring[-1] != Point(ring[-1].at, None, None):
             ring.append(Point(at, None, None))
 
     def _forget(self, at: float, present: set[str]) -> None:
-        """Drop who is gone for long, and who is gone for longest where others need the room."""
+        """Drop groups gone for long, and those gone for longest if others need the room."""
         gone = sorted(self._seen.keys() - present, key=self._seen.__getitem__)
         needed = len(self._seen.keys() | present) - self._groups
         for count, name in enumerate(gone):
@@ -92,7 +95,7 @@ class LagHistory:
 
 
 def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) -> float | None:
-    """Compute the rate from the partitions in both readings; None if an offset moved back."""
+    """Return the rate of the partitions in both readings, or None if an offset moved back."""
     steps = [offsets[tp] - offset for tp, offset in held_before.items() if tp in offsets]
     if at <= before or not steps or min(steps) < 0:
         return None

@@ -1,4 +1,4 @@
-"""The page as a whole: what is known, since when, and what went wrong lately."""
+"""The whole page: the newest readings, their times, and the last errors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ _TEXT: Final = 2_000
 
 
 def overview(view: View, page: int = 1) -> bytes:
-    """Render the overview: problems with commands to run; all groups; the audit; and the last
-    errors.
-    """
+    """Render the overview: problems with their commands, all groups, the audit, the last errors."""
     groups = view.groups
     ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
     raised = list(alarms(view, ordered))
@@ -50,7 +48,7 @@ def overview(view: View, page: int = 1) -> bytes:
 
 
 def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
-    """The current problems, before everything that is well."""
+    """Return the section of the current problems, or None if there are none."""
     wrong = list(raised)
     if isinstance(view.audit, Reading):
         wrong += found_to_act_on(view.audit.value)
@@ -58,7 +56,7 @@ def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
 
 
 def group_page(view: View, path: str) -> bytes | None:
-    """Render one group; None if no group has this path and none can be unknown."""
+    """Render the page of one group, or return None if the groups are known and none has `path`."""
     groups = view.groups
     back = node("nav", node("a", "all groups", href="/"))
     if isinstance(groups, Unknown):
@@ -114,7 +112,7 @@ def _document(view: View, title: str, *sections: Element | None) -> Element:
 
 
 def _read(view: View) -> Element:
-    """Of which cluster this is, and when it was read."""
+    """Return the line with the cluster and the time of its reading."""
     groups = view.groups
     when = "no current reading" if isinstance(groups, Unknown) else f"as of {_ago(view, groups.at)}"
     text = f"{cut(view.servers)}: {when}, read every {view.every:g} s"
@@ -127,7 +125,7 @@ def _ago(view: View, at: Moment) -> str:
 
 
 def _unknown(view: View, subject: str, unknown: Unknown) -> Element:
-    """Since when nothing is known; no number of before, which would be taken for one of now."""
+    """Return the alert that nothing is known; old numbers would be mistaken for current ones."""
     since = "" if unknown.since is None else f", since {_ago(view, unknown.since)}"
     return _alert(f"Nothing is known of the {subject}{since}: {cut(unknown.error, _TEXT)}")
 

@@ -1,4 +1,4 @@
-"""The HTTP side: the names that are served, the requests, and the headers of each answer."""
+"""The HTTP server: the host names that it serves, requests, and the headers of each response."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class AllowedHosts:
-    """This machine's own names, the address that is listened on, and `names`.
+    """The allowed hosts: this machine's own names, the address of the server, and `names`.
 
-    A page of somebody else's could have its own name resolve to 127.0.0.1 (DNS rebinding), and then
-    read what is served here as if it were its own. Its name is in the header Host, which no page
-    can change.
+    Another site's page could make its own name resolve to 127.0.0.1 (DNS rebinding), and then read
+    this server's pages as if they were its own. Its name is in the header Host, which no page can
+    change.
 
-    If the server listens on all addresses, any address is allowed: only names can be made to point
+    If the server listens on all addresses, it allows any address: only names can be made to point
     elsewhere. Raises SettingsError for an invalid name.
     """
 
@@ -40,7 +40,7 @@ class AllowedHosts:
         self._names = {_plain(name) for name in (*_LOCAL, address, *names)}
 
     def allows(self, header: str) -> bool:
-        """Return True if a request with this header is for us; its port does not matter."""
+        """Return True if `header`, a Host header, has an allowed name; its port does not matter."""
         match = _HOST.fullmatch(header.strip())
         if match is None:
             return False
@@ -78,31 +78,31 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _COMPRESSED: Final = range(1_400, 1_000_000)
-"""How many bytes are compressed: a large answer would be held again for each who asks."""
+"""The sizes in bytes of bodies to compress: a large one would take memory for each request."""
 
 Answer = Callable[[str], Response]
 
 
 class _Handler(BoundedHandler):
-    """Answers one request; nothing that it can be asked changes anything."""
+    """Answers one request; no request changes anything."""
 
     answer: Answer
     hosts: AllowedHosts
 
     def version_string(self) -> str:
-        """The header Server, which needs to name no version of Python."""
+        """Return the header Server, which needs to name no version of Python."""
         return "eo-listener"
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
-        """The answer."""
+        """Send the response."""
         self._send(self._found())
 
     def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """The same without its body."""
+        """Send the response without its body."""
         self._send(self._found())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
-        """Answer requests that http.server refuses by itself, with the headers of every answer."""
+        """Answer requests that http.server itself refuses, with the headers of every response."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:  # its answer to any other method
             status = HTTPStatus.METHOD_NOT_ALLOWED
@@ -120,7 +120,7 @@ class _Handler(BoundedHandler):
         return self.answer(self.path)
 
     def _send(self, response: Response) -> None:
-        self.request_version = "HTTP/1.0"  # one of HTTP/0.9 would get no headers
+        self.request_version = "HTTP/1.0"  # a request of HTTP/0.9 would get no headers
         body, packed = response.body, False
         if len(body) in _COMPRESSED and self._takes_gzip():
             body, packed = gzip.compress(body, 5), True
@@ -144,7 +144,7 @@ class _Handler(BoundedHandler):
 
 
 class PageServer(BoundedServer):
-    """Answers by `answer`, for those who ask by one of the names of `hosts`."""
+    """Serves the responses of `answer` to requests for one of the names of `hosts`."""
 
     def __init__(self, address: str, port: int, answer: Answer, hosts: AllowedHosts) -> None:
         members = {"answer": staticmethod(answer), "hosts": hosts}

@@ -1,4 +1,4 @@
-"""A thread that reads at an interval, whoever asks for what was read."""
+"""A thread that reads at an interval, however many clients ask for the result."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 
 _PAUSE: Final = 0.5  # seconds between two readings at least, however long one takes
 STUCK: Final = 180.0
-"""Seconds. Every wait of a reading is bounded; together they take less, but for those of tables."""
+"""Seconds after which a reading is stuck: all its bounded waits take less, except for tables."""
 
 logger = logging.getLogger("eo_listener")
 
 
 class Poller:
-    """Calls `read` every N seconds, the first time after `wait`.
+    """Calls `read` every `every` seconds, for the first time after `wait` seconds.
 
-    `failed` is given the text of what `read` should not have raised; reading then goes on. One that
-    has taken `stuck` seconds is a `problem`.
+    If `read` raises an error that it should not, the poller passes a text about it to `failed`, and
+    continues. A reading that has taken `stuck` seconds is a `problem`.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Poller:
         )
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, seconds: float, interrupt: Callable[[], None]) -> bool:
-        """Read no more; whether a reading under way has ended within this time.
+        """Stop reading; return True if a reading in progress has ended within `seconds`.
 
-        `interrupt` ends what it waits for, as far as that can be ended.
+        `interrupt` ends what the reading waits for, if that can be ended.
         """
         self._stop.set()
         deadline = time.monotonic() + seconds
@@ -60,7 +60,7 @@ class Poller:
 
     @property
     def problem(self) -> str | None:
-        """The reason why nothing more will be read; None if all is well."""
+        """The reason why the readings have stopped, or None if all is well."""
         since = self._since
         if not self._thread.is_alive() and not self._stop.is_set():
             return f"the thread that reads the {self.name} has ended"

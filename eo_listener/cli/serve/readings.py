@@ -22,12 +22,12 @@ class Moment(NamedTuple):
 
     @classmethod
     def now(cls) -> Moment:
-        """This one."""
+        """Return the current moment."""
         return cls(time.time(), time.monotonic())
 
 
 class Reading(Generic[_T]):
-    """A reading. It began `at`, so that no part of it is older."""
+    """The result of a reading that began `at`, so that no part of it is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value
@@ -36,7 +36,7 @@ class Reading(Generic[_T]):
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
-        """Return what `make` makes of the value, made once however many ask at the same time."""
+        """Return `make(value)`, which is called once for each `name`, however many threads ask."""
         with self._lock:
             if name not in self._made:
                 self._made[name] = make(self.value)
@@ -46,16 +46,16 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing is known: `since` the last reading, or None; `error` is the reason."""
+    """The lack of a current reading, because of `error`; `since` is the last reading, or None."""
 
     since: Moment | None
     error: str
 
 
 class Newest(Generic[_T]):
-    """For one thread that reads, and any number that ask.
+    """The newest reading: one thread reads, and any number of threads ask for it.
 
-    A reading is no longer current when a later one has failed, or after `keeps` seconds.
+    A reading is no longer current if a later reading has failed, or after `keeps` seconds.
     """
 
     def __init__(self, keeps: float) -> None:
@@ -66,17 +66,17 @@ class Newest(Generic[_T]):
         self._error = "it has not been read yet"
 
     def took(self, value: _T, at: Moment) -> None:
-        """A reading that began `at` has ended well."""
+        """Keep the value of a reading that began `at` and has succeeded."""
         with self._lock:
             self._reading, self._since = Reading(value, at), at
 
     def failed(self, error: str) -> None:
-        """A reading has failed."""
+        """Record that a reading has failed."""
         with self._lock:
             self._reading, self._error = None, error
 
     def at(self, now: Moment) -> Reading[_T] | Unknown:
-        """Return the newest reading, or Unknown without a recent one."""
+        """Return the newest reading, or Unknown if there is none or it is too old."""
         with self._lock:
             reading, since, error = self._reading, self._since, self._error
         if reading is None:
@@ -99,7 +99,7 @@ class LoggedError:
 
 
 class ErrorLog:
-    """At most 30 errors, the newest last. The same text about the same thing is counted."""
+    """The last errors, at most 30, the newest last. Counts repeats of a text about a subject."""
 
     def __init__(self) -> None:
         self._errors: deque[LoggedError] = deque(maxlen=_KEPT)
@@ -115,5 +115,5 @@ class ErrorLog:
         self._errors.append(added)
 
     def newest(self) -> tuple[LoggedError, ...]:
-        """All of them, the newest first."""
+        """Return all errors, the newest first."""
         return tuple(reversed(self._errors))

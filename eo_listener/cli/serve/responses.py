@@ -1,4 +1,4 @@
-"""Answers a path: pure, so that tests need no socket."""
+"""Makes the response to a path, without a socket, so that tests need none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer; `body` has the type that `kind` names."""
+    """An HTTP response; `kind` is the content type of `body`."""
 
     status: HTTPStatus
     kind: str
@@ -36,7 +36,7 @@ class Response:
 
 
 def respond(view: View, problems: list[str], target: str) -> Response:
-    """Answer a GET of `target`; `problems` are reasons why nothing more will be read."""
+    """Return the response to a GET of `target`; `problems` are reasons why the readings stopped."""
     try:
         parts = urlsplit(target)
         page = _page(parts.query)
@@ -62,12 +62,12 @@ def respond(view: View, problems: list[str], target: str) -> Response:
 
 
 def text(status: HTTPStatus, line: str) -> Response:
-    """Answer with one line of text."""
+    """Return a response with one line of text."""
     return Response(status, _TEXT, f"{line}\n".encode())
 
 
 def _page(query: str) -> int:
-    """The number in `page=`. Raises ValueError."""
+    """Return the number in `page=`, by default 1. Raises ValueError."""
     number = parse_qs(query, max_num_fields=10).get("page", ["1"])[0]
     if not re.fullmatch(r"[0-9]{1,6}", number):
         raise ValueError(number)
@@ -84,12 +84,12 @@ def _document(status: HTTPStatus, document: dict[str, Any]) -> Response:
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
-    """Escaped unless it is ASCII: a lone surrogate in a name cannot be encoded."""
+    """Encode a document, with escapes beyond ASCII: a lone surrogate in a name has no encoding."""
     return json.dumps(document).encode() + b"\n"
 
 
 def _unknown(view: View, unknown: Unknown) -> Response:
-    """No number: whoever reads the document must not take an old one for one of now."""
+    """Return a response without numbers, because old numbers could be mistaken for current ones."""
     since = None if unknown.since is None else unknown.since.wall
     errors = [asdict(error) for error in view.errors]
     answer = {"error": unknown.error, "known_until": since, "errors": errors}

@@ -37,7 +37,7 @@ class AuditReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The whole state at one moment."""
+    """The whole state of the page at one moment."""
 
     now: Moment
     cluster: ClusterCommands
@@ -58,12 +58,12 @@ class View:
         return self.cluster.address
 
     def wall(self, monotonic: float) -> float:
-        """That moment on the wall clock, in seconds since 1970."""
+        """Return a monotonic time on the wall clock, in seconds since 1970."""
         return self.now.wall - (self.now.monotonic - monotonic)
 
 
 class Watched:
-    """Filled by one thread for the groups and one for the audit; any number ask for a `view`."""
+    """The state of the page: one thread fills in groups, one the audit; any may call `view`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Watched:
         self._checkpoints = dict(checkpoints or {})
 
     def read_groups(self, reader: GroupReader) -> None:
-        """Read them once. Raises EoListenerError."""
+        """Read the groups once, and keep the result. Raises EoListenerError."""
         at = self._now()
         statuses = reader.read()
         with self._lock:
@@ -99,22 +99,22 @@ class Watched:
         self._passed("groups")
 
     def try_groups(self, reader: GroupReader) -> None:
-        """The same; an error is recorded, not raised."""
+        """Read the groups once; record an error instead of raising it."""
         try:
             self.read_groups(reader)
         except EoListenerError as error:
             self.groups_failed(str(error))
 
     def groups_failed(self, error: str) -> None:
-        """Nothing is known of them."""
+        """Record that the groups could not be read."""
         self._groups.failed(error)
         with self._lock:
             self._history.gap(self._now().monotonic)
         self._log("groups", error)
 
     def read_audit(self, reader: AuditReader) -> None:
-        """Read all that is compared, once."""
-        assert self._audit is not None  # noqa: S101  # nobody else starts it
+        """Run the audit once; record an error instead of raising it."""
+        assert self._audit is not None  # noqa: S101  # called only if an audit was requested
         at = self._now()
         try:
             audit = reader.read()
@@ -125,7 +125,7 @@ class Watched:
         self._passed("audit")
 
     def audit_failed(self, error: str) -> None:
-        """Nothing is known of it."""
+        """Record that the audit could not be read."""
         if self._audit is not None:
             self._audit.failed(error)
         self._log("audit", error)
@@ -156,7 +156,7 @@ class Watched:
         )
 
     def _log(self, about: str, error: str) -> None:
-        """Keep an error for the page; the log gets each once, until it passes."""
+        """Keep an error for the page; log it only once while it lasts."""
         if self._closed:
             return
         with self._lock:
