@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.columns import ColumnLayout
     from eo_listener.sinks.postgres.connection import Connection, Cursor
 
-_MAKING: Final = 0x656F5F6C  # the key of an advisory lock: any number that is ours
+_MAKING: Final = 0x656F5F6C  # the key of the advisory lock for `making`: an arbitrary number
 
 
 def run(link: Connection, statement: Statement) -> Cursor:
-    """Run one statement; in its text a percent sign that is no parameter's is doubled."""
-    if not statement.values:  # then psycopg leaves the text as it is
+    """Run one statement, in whose text every literal percent sign is doubled."""
+    if not statement.values:  # psycopg does not change a text without parameters
         return link.execute(statement.text.replace("%%", "%").encode())
     return link.execute(statement.text.encode(), statement.values)
 
 
 def run_many(link: Connection, many: Many) -> int:
-    """Run one statement for each row of parameters, and return how many rows they changed."""
+    """Run one statement for each row of parameters, and return the number of changed rows."""
     if not many.rows:
         return 0
     with link.cursor() as cursor:
@@ -38,19 +38,19 @@ def run_many(link: Connection, many: Many) -> int:
 
 
 def identifier(schema: str | None, name: str) -> sql.Identifier:
-    """Return a name, in its schema if that is given; whatever is in either is only a name."""
+    """Return `name` as a quoted identifier, qualified with `schema` unless that is None."""
     return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
 
 
 def qualified_name(link: Connection, schema: str | None, name: str) -> str:
-    """Return a name as it is written in a statement that takes parameters."""
+    """Return `name`, quoted and qualified, for the text of a statement with parameters."""
     return identifier(schema, name).as_string(link).replace("%", "%%")
 
 
 def schema_of(link: Connection, table: str | None) -> str | None:
-    """Return the schema in which `table` is seen; without one, the first of the search_path.
+    """Return the schema in which the search_path finds `table`, or else its first schema.
 
-    None where the search_path has no schema that exists.
+    Return None if no schema of the search_path exists.
     """
     row: tuple[Any, ...] | None = link.execute(
         "SELECT COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n "
@@ -61,7 +61,7 @@ def schema_of(link: Connection, table: str | None) -> str | None:
 
 
 def oid(link: Connection, schema: str | None, name: str) -> int | None:
-    """Return the table's number, None if the table does not exist."""
+    """Return the table's OID, or None if the table does not exist."""
     query = "SELECT to_regclass(%s)::oid::bigint"
     row: tuple[Any, ...] | None = link.execute(
         query, (identifier(schema, name).as_string(link),)
@@ -71,7 +71,10 @@ def oid(link: Connection, schema: str | None, name: str) -> int | None:
 
 @contextmanager
 def making(link: Connection) -> Iterator[None]:
-    """A transaction in which tables are made: IF NOT EXISTS alone fails when two do it at once."""
+    """Open a transaction in which tables are created, by one session at a time.
+
+    IF NOT EXISTS alone fails if two sessions create a table at the same time.
+    """
     with link.transaction():
         link.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
         yield
@@ -115,10 +118,10 @@ LIMIT 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTable:
-    """A table that exists.
+    """The columns of an existing table, and the reason why it may lose rows.
 
-    `not_durable` is the table that a crash, or the end of a connection, empties. The persistence
-    of a view or of a partitioned table itself says nothing of that: what is beneath is asked too.
+    `not_durable` is a table that a crash, or the end of a connection, empties: this table, or one
+    beneath it, since the persistence of a view or a partitioned table alone shows nothing.
     """
 
     columns: dict[str, Existing]
@@ -128,7 +131,7 @@ class ExistingTable:
 def existing_tables(
     link: Connection, schema: str | None, names: Sequence[str]
 ) -> dict[str, ExistingTable]:
-    """Read those of the tables that exist, in one round trip."""
+    """Return a description of each table in `names` that exists, in one round trip."""
     answers: list[tuple[Cursor, Cursor, Cursor]] = []
     with link.pipeline():
         for name in names:
@@ -146,7 +149,7 @@ def existing_tables(
 
 
 def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
-    """Return the columns of a table, None if the table does not exist."""
+    """Return the columns of a table, or None if the table does not exist."""
     existing = existing_tables(link, schema, [table]).get(table)
     return None if existing is None else existing.columns
 
@@ -154,7 +157,7 @@ def columns(link: Connection, schema: str | None, table: str) -> dict[str, Exist
 def check_durable(
     link: Connection, schema: str | None, table: str, not_durable: str | None
 ) -> None:
-    """Raise SettingsError for a table that a crash, or the end of a connection, empties."""
+    """Raise SettingsError if a crash, or the end of a connection, empties `not_durable`."""
     if not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(
@@ -172,7 +175,7 @@ def make_target(
     *,
     create: bool,
 ) -> None:
-    """Make the target for the rows that came; without `create` raise SettingsError instead."""
+    """Create the target for rows of `layout`; without `create` raise SettingsError instead."""
     refuse_dotted("table", where[1], has_schemas=True)
     statement = layout.definition(identifier(*where), keys)
     if not create:

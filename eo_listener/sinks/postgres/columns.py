@@ -1,4 +1,4 @@
-"""Which columns of a frame go where, and as what. Pure."""
+"""The columns of a batch's rows, and their formats in COPY and in the target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBER, PLACE, TIED, TURN, ATTEMPT, ALIAS, *_ = RESERVED = (
     "eo_staged",
     *STAGED_ORIGIN,
 )
-"""Names of the columns that staged rows have in addition to their own."""
+"""The columns that staged rows have in addition to the user's columns."""
 
 _ORIGINS: Final = {"topic": "string", "partition": "integer", "offset": "long"}
 _ORIGIN_FORMATS: Final = (
@@ -43,18 +43,18 @@ _VERSIONS: Final = {
     "timestamp": frozenset({"timestamp", "timestamptz"}),
     "timestamp_ntz": frozenset({"timestamp"}),
 }
-"""Types that a version may have, and the columns that order them."""
-_LONGEST: Final = 63  # bytes; PostgreSQL cuts a longer name, and two of them may then be one
+"""The Spark types that a version may have, and the column types that order them alike."""
+_LONGEST: Final = 63  # bytes; PostgreSQL truncates longer names, so two of them may become the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLayout:
-    """The columns of a line, in order, with their forms.
+    """The columns of a line of COPY, in order, with their formats.
 
-    `formats` are of the columns that the target takes. `row_filter` removes the marked rows.
-    `traced`: lines end with topic, partition and offset again, in columns of ours, to find the
-    newest of two rows with one key, or the origin of a refused row. `located`: the target keeps
-    them too, in their types.
+    `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
+    `traced`: lines end with a copy of topic, partition and offset, in columns of our own, to find
+    the newest of two rows with the same key, or the origin of a refused row. `located`: the target
+    also has them, in suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -71,11 +71,11 @@ class ColumnLayout:
         *,
         direct: bool,
     ) -> ColumnLayout:
-        """From a frame's schema (`schema.jsonValue()`) and the columns that the target has.
+        """Return the layout for a frame's schema (`schema.jsonValue()`) and the target's columns.
 
-        `existing` is None if the target is to be created, or is `apply=`, which has none. `direct`
-        rows go straight into the target, so nothing else travels. Raises SettingsError if they do
-        not fit.
+        `existing` is None if the target is yet to be created, or if `apply=` replaces it.
+        `direct`: lines go straight into the target, so they have no other columns. Raises
+        SettingsError if the frame does not fit the target.
         """
         kinds = {field["name"]: field["type"] for field in schema["fields"]}
         names = [str(field["name"]) for field in schema["fields"]]
@@ -110,21 +110,21 @@ class ColumnLayout:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The columns that the target takes."""
+        """The columns that the sink writes into the target."""
         return self.row_filter.columns
 
     @property
     def fields(self) -> tuple[tuple[str, ColumnFormat], ...]:
-        """The frame's columns that a line is made of, in order."""
+        """The columns of a line, in order, with their formats."""
         return (*self.formats, *(_ORIGIN_FORMATS if self.traced else ()))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of a line."""
+        """The names of a line's columns in the table of COPY."""
         return (*self.written, *(STAGED_ORIGIN if self.traced else ()))
 
     def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
-        """Return the statement that makes the target."""
+        """Return the CREATE TABLE statement for the target."""
         made = dict(self.formats)
         parts: list[sql.Composable] = [
             sql.SQL("{} {}").format(sql.Identifier(name), type_name(made[name]))
@@ -136,12 +136,12 @@ class ColumnLayout:
         return statement.format(table, sql.SQL(", ").join(parts))
 
     def copy(self, table: sql.Identifier, *more: str) -> sql.Composed:
-        """Return the statement that takes lines, whose ends hold the columns `more`."""
+        """Return the COPY statement for lines that end with values of the columns `more`."""
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')")
         return statement.format(table, listed((*self.names, *more)))
 
     def shape(self, target: sql.Identifier | None) -> sql.Composed:
-        """Return a query without rows that has the line's columns, in the types of the target."""
+        """Return a query for CREATE TABLE AS: the line's columns, in the types of the target."""
         parts = [
             sql.Identifier(name)
             if target is not None and name in self.written
@@ -164,24 +164,24 @@ def _check_version(
 
 
 def _keeps_origin(written: Sequence[str], existing: Mapping[str, Existing]) -> bool:
-    """Return True if the target has columns topic, partition and offset, in their types."""
+    """Return True if the target has columns topic, partition and offset of suitable types."""
     return set(ORIGIN) <= set(written) and all(
         name not in existing or existing[name].base in _ORIGIN_BASES[name] for name in ORIGIN
     )
 
 
 def listed(names: Sequence[str]) -> sql.Composed:
-    """Return names as identifiers, with commas between."""
+    """Return `names` as identifiers, separated by commas."""
     return sql.SQL(", ").join(sql.Identifier(name) for name in names)
 
 
 def type_name(made: ColumnFormat) -> sql.SQL:
-    """Return a type that we make a column of; only ever one of `types`."""
+    """Return the type of a column as SQL, always a text from the module `types`."""
     return sql.SQL(made.postgres)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise SettingsError for a name that PostgreSQL would not keep whole."""
+    """Raise SettingsError for a name that PostgreSQL would refuse or truncate."""
     for name in names:
         if not name or "\x00" in name:
             raise SettingsError(

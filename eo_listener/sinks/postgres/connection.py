@@ -1,4 +1,4 @@
-"""A connection on which every wait ends."""
+"""A PostgreSQL connection on which every wait has a time limit."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SELECT pg_is_in_recovery(), pid, backend_start,
         FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout'))
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""psycopg reads no other style of dates; Spark may compute for long before the first row. And a
-standby is never asked for the ledger: what it says is old.
+"""Psycopg reads dates only in the ISO style, and Spark may compute for a long time before the first
+row. The sink does not read the ledger of a standby, which may be out of date.
 """
 
-GRACE: Final = 10.0  # seconds by which the server must have kept its own time limits
+GRACE: Final = 10.0  # seconds of tolerance beyond a time limit
 
 
 class Identity(NamedTuple):
-    """One transaction of one backend, as pg_stat_activity shows it; `xact_start` may be hidden."""
+    """A transaction of a backend, as pg_stat_activity shows it; `xact_start` may be unknown."""
 
     pid: int
     backend_start: datetime
@@ -47,26 +47,27 @@ class Identity(NamedTuple):
 class Connection(psycopg.Connection[Row]):
     """One connection to the server, used by one thread."""
 
-    #: Seconds of one wait after which `on_stall` is called, each time.
+    #: A wait calls `on_stall` each time that this many seconds have passed.
     stall_timeout: float = 3600.0
-    #: Seconds of one wait after which the connection is closed: a server that is stopped answers
-    #: nothing, not even that.
+    #: A wait of more than this many seconds closes the connection: a stopped server does not even
+    #: report its own time-outs.
     limit: float = 3600.0
-    #: May raise.
+    #: Called during a long wait; may raise an error.
     on_stall: Callable[[], None] | None = None
-    #: Its present user must not COMMIT or ROLLBACK.
+    #: True while the user's function has the connection, which must not COMMIT or ROLLBACK.
     sealed: bool = False
-    #: Another connection of the same sink and query that blocks this one is a rival.
+    #: True if another connection of the same sink and query that blocks this one is a rival.
     may_end: bool = True
-    #: The identity of the last transaction: behind a pooler libpq knows another process.
+    #: The identity of the last transaction: behind a pooler, libpq reports a different process.
     identity: Identity | None = None
-    #: The next transaction may have another backend, so a connection by our name need not be ours.
+    #: True if the next transaction may have a different backend, so that a connection with our
+    #: application name need not be ours.
     shared: bool = False
-    #: Its address, for display.
+    #: The address of the database, for display.
     place: str = ""
 
     def is_now(self, identity: Identity) -> None:
-        """Note which backend serves a transaction; warn once if it is not always the same."""
+        """Note the backend that serves a transaction; warn once if it is not always the same."""
         before, self.identity = self.identity, identity
         if self.shared or before is None or identity[:2] == before[:2]:
             return
@@ -80,11 +81,11 @@ class Connection(psycopg.Connection[Row]):
 
     @property
     def backend(self) -> int:
-        """The process that serves this connection's transactions."""
+        """The process id of the backend that serves this connection's transactions."""
         return self.info.backend_pid if self.identity is None else self.identity.pid
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Wait for the server, as psycopg does, but not forever."""
+        """Wait for the server as psycopg does, but at most `limit` seconds."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
@@ -113,16 +114,16 @@ class Connection(psycopg.Connection[Row]):
         try:
             self.on_stall()
         except BaseException:
-            self.close()  # in the middle of a statement, so it is no longer of use
+            self.close()  # in the middle of a statement, so it cannot be used again
             raise
 
     def commit(self) -> None:
-        """As psycopg's, but refused to the user's function: COMMIT comes after the ledger."""
+        """Commit, but raise SinkError in the user's function: the ledger must be moved first."""
         self._refuse_when_sealed("commit")
         super().commit()
 
     def rollback(self) -> None:
-        """As psycopg's, but refused to the user's function."""
+        """Roll back, but raise SinkError in the user's function."""
         self._refuse_when_sealed("rollback")
         super().rollback()
 
@@ -136,10 +137,10 @@ class Connection(psycopg.Connection[Row]):
 
 
 def connect(access: ConnectionSettings, label: str, application: str) -> Connection:
-    """Open a connection in autocommit; transactions are begun by `transaction.begin`.
+    """Open a connection in autocommit mode, on which `transaction.begin` begins transactions.
 
-    Raises SinkError, which holds no secret; RetriableSinkError where the server may be away only
-    for a while.
+    Raises SinkError, which holds no secret, or RetriableSinkError if the server may be unavailable
+    only for a while.
     """
     link = None
     access = access.now()
@@ -153,9 +154,9 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
     except psycopg.Error as error:
         if link is not None:
             link.close()
-        # Not chained: the original may quote what it was given.
+        # Not chained: the original error may quote the conninfo.
         raise unreachable(label, access.without_secrets(message_of(error))) from None
-    except UnicodeError:  # from the name of the host, which psycopg looks up
+    except UnicodeError:  # from the host name, which psycopg looks up
         raise bad_host(label) from None
     if row is None or row[0]:
         link.close()
@@ -166,13 +167,13 @@ def connect(access: ConnectionSettings, label: str, application: str) -> Connect
 
 
 def limit(link: Connection, access: ConnectionSettings) -> None:
-    """Have a connection wait as long as `access` says."""
+    """Set the time limits of a connection to those of `access`."""
     link.limit = access.statement_timeout + access.lock_timeout + GRACE
     link.stall_timeout = access.lock_timeout
 
 
 def usable(link: Connection | None) -> bool:
-    """Return True if a kept connection may be used; whether it still answers shows when it is."""
+    """Return True if a kept connection may be used; only its use shows if it still answers."""
     return (
         link is not None
         and not link.closed
@@ -181,7 +182,7 @@ def usable(link: Connection | None) -> bool:
 
 
 def answers(link: Connection | None) -> bool:
-    """Ask whether a kept connection still answers."""
+    """Return True if a kept connection still answers; close it if not."""
     if link is None or not usable(link):
         return False
     try:

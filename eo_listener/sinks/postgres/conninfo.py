@@ -1,4 +1,4 @@
-"""How a server is reached, without ever saying the secret of it. Pure; travels to executors."""
+"""The settings of a connection, which show no secret and can be sent to executors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Dsn: TypeAlias = "str | Callable[[], str]"
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "passfile")
 _URI: Final = ("postgresql://", "postgres://")
-_PORT: Final = "5432"  # the same place, with or without it
+_PORT: Final = "5432"  # an address is the same with or without it
 _ENVIRONMENT: Final = {
     "host": "PGHOST",
     "hostaddr": "PGHOSTADDR",
@@ -28,8 +28,8 @@ _ENVIRONMENT: Final = {
     "dbname": "PGDATABASE",
 }
 _LIVENESS: Final = {
-    # A dead server that is waited for is found within about 30 s, one that is written to in two
-    # minutes: no less, since the kernel then also gives up one that only stops reading for a while.
+    # The client notices a dead server within about 30 s while it waits, and in two minutes while it
+    # writes: no less, since the kernel would also give up a server that stops reading for a while.
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -40,12 +40,12 @@ _LIVENESS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """A server, a database, and how long to wait for them (seconds).
+    """The dsn of a database, a schema, and time-outs in seconds.
 
-    `dsn` is a connection string or URI, and secret, or a function that returns one: it is called
-    for each connection, since a token may have expired by the next. `led_to` is the place that the
-    first one which was used has named. `lock_timeout` is how long it waits for another session's
-    lock, `statement_timeout` the longest that one statement may take.
+    `dsn` is a connection string or URI, and secret, or a function that returns one: each connection
+    calls it again, since a token may have expired. `led_to` is the address in the first dsn that
+    the function returned. `lock_timeout` limits the wait for another session's lock,
+    `statement_timeout` the duration of one statement.
     """
 
     dsn: Dsn = field(repr=False)
@@ -71,9 +71,9 @@ class ConnectionSettings:
             )
 
     def _torn(self) -> bool:
-        """Return True if a part of the password may have become another part of the dsn.
+        """Return True if libpq may have read a part of the password as another part of the dsn.
 
-        libpq takes the first '@', ':' and '/' of a URI for what they mean there.
+        It takes the first '@', ':' and '/' of a URI as separators.
         """
         settings = self._settings()
         if "@" in str(settings.get("host") or ""):
@@ -85,10 +85,10 @@ class ConnectionSettings:
         return self._text().startswith(_URI) and ("@" in database or "/" in database)
 
     def now(self) -> ConnectionSettings:
-        """Have the dsn as text, as it is to be used now and no later.
+        """Return the settings with the dsn as a string, which must be used at once.
 
-        Raises SettingsError, and RetriableSinkError if the function failed: neither holds its
-        message or its result, which may be a secret.
+        Raises SettingsError, and RetriableSinkError if the function failed: neither holds the
+        function's message or result, which may be a secret.
         """
         if isinstance(self.dsn, str):
             return self
@@ -111,7 +111,10 @@ class ConnectionSettings:
         return replace(self, dsn=dsn)
 
     def conninfo(self, application: str) -> str:
-        """Return everything that libpq gets; the dsn's own settings win over ours. Secret."""
+        """Return the connection string for libpq, which is secret.
+
+        The dsn's settings override ours, except for application_name and client_encoding.
+        """
         settings: dict[str, Any] = {
             **_LIVENESS,
             "connect_timeout": max(2, int(self.connect_timeout)),
@@ -122,10 +125,10 @@ class ConnectionSettings:
         return make_conninfo(**settings)
 
     def place(self) -> str:
-        """Return its address for display: `host:port/database`, no user and no secret.
+        """Return the database's address for display: `host:port/database`, no user, no secret.
 
         libpq takes what the dsn leaves out from its service, or else from the environment. If a
-        function returns the dsn, it is not called for this: it is the address of the first
+        function returns the dsn, this method does not call it, and returns the address of the first
         connection.
         """
         if not isinstance(self.dsn, str):
@@ -155,7 +158,7 @@ class ConnectionSettings:
         return shown_dsn(f"postgresql://?{query}")
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of libpq or the server with every secret of the dsn taken out."""
+        """Return `text`, which libpq or the server wrote, without the secrets of the dsn."""
         for name in _SECRET:
             secret = str(self._settings().get(name) or "")
             if secret:
@@ -164,7 +167,7 @@ class ConnectionSettings:
 
     def _text(self) -> str:
         if not isinstance(self.dsn, str):
-            raise TypeError("a dsn from a function is known to `now` only")
+            raise TypeError("the dsn comes from a function: call `now` first")
         return self.dsn
 
     def _settings(self) -> Mapping[str, Any]:
@@ -180,7 +183,7 @@ class ConnectionSettings:
 
 
 def application_name(sink: str, query: str) -> str:
-    """Return the name by which the connections of one sink and query know each other."""
+    """Return the application_name of all connections of a sink and query."""
     digest = hashlib.sha256(f"{sink}\x00{query}".encode()).hexdigest()[:16]
     shown = re.sub(r"[^ -~]", "?", sink)[:24]
-    return f"eo_listener {digest} {shown}"  # the server cuts at 63 bytes
+    return f"eo_listener {digest} {shown}"  # the server truncates at 63 bytes

@@ -1,4 +1,4 @@
-"""Lines into COPY, and the rows that the server refuses for their values."""
+"""Sends lines to COPY, and finds the rows that the server refuses for their values."""
 
 from __future__ import annotations
 
@@ -27,24 +27,28 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 _SLICE: Final = 1 << 20
-"""Bytes that libpq takes into its own buffer at once; it would grow to hold them all."""
+"""The bytes that libpq gets at once: its buffer would grow to hold a whole chunk."""
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""The fewest rows of one COPY; a refused row is searched for within it."""
+"""A chunk, the lines of one COPY, is full once it has this many bytes or rows.
+
+The search for a refused row stays within its chunk.
+"""
 
 SAVEPOINTS: Final = 60
-"""How many COPYs of a transaction have a savepoint to return to when a row is refused.
+"""How many COPYs of a transaction have a savepoint, to return to if the server refuses a row.
 
-The server keeps 64 subtransactions of a backend in memory. Of more, every snapshot that anybody
-takes, on standbys too, has to read files (pg_subtrans) until the transaction ends.
+The server keeps 64 subtransactions of a backend in memory. If there are more, every snapshot of any
+session, on standbys too, has to read files (pg_subtrans) until the transaction ends.
 """
 
 
 def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None:
-    """Send a COPY FROM STDIN and all its lines. Nothing else may be asked before `answer`.
+    """Send a COPY FROM STDIN and all its lines; send nothing else before you call `answer`.
 
-    Other statements may come before and after it, with semicolons between: they cost no wait.
+    `statement` may hold other statements before and after COPY, separated by semicolons: they cost
+    no wait.
     """
     wire = link.pgconn
     link.wait(_begin(wire, statement))
@@ -56,9 +60,9 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
 
 
 def answer(link: Connection) -> int:
-    """Wait for the server to have taken them all, and return how many rows it says there were.
+    """Wait until the server has processed the COPY, and return the number of rows that it reports.
 
-    Raises what psycopg raises for a refusal.
+    Raises psycopg's error if the server refuses it.
     """
     return link.wait(_answer(link.pgconn))
 
@@ -120,7 +124,7 @@ class RefusedLateError(RetriableSinkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Lines for one COPY, and the rows before or among them that are not to be written."""
+    """The lines for one COPY, and the rows, before or among them, that cannot be written."""
 
     parts: tuple[Lines, ...]
     marked: tuple[DeadLetter, ...] = ()
@@ -129,7 +133,7 @@ class Chunk:
         return sum(len(part) for part in self.parts)
 
     def halves(self) -> tuple[Chunk, Chunk] | None:
-        """Cut in two; None for a single row."""
+        """Return the two halves of the chunk, or None if it has a single row."""
         if len(self.parts) > 1:
             middle = len(self.parts) // 2
             return Chunk(parts=self.parts[:middle]), Chunk(parts=self.parts[middle:])
@@ -142,7 +146,7 @@ class Chunk:
 def chunks(
     batches: Iterable[pa.RecordBatch], layout: ColumnLayout, end: str = "\n"
 ) -> Iterator[Chunk]:
-    """Gather encoded record batches to what is worth a COPY of its own; `end` is a line's."""
+    """Yield encoded record batches in chunks, each worth a COPY; every line ends with `end`."""
     parts: list[Lines] = []
     marked: list[DeadLetter] = []
     size = 0
@@ -163,25 +167,25 @@ def chunks(
 
 @dataclass(kw_only=True)
 class Copier:
-    """Copies chunks into one table, in the transaction that `link` is in.
+    """Copies chunks into one table, in the transaction that is open on `link`.
 
-    The server takes a chunk while the next one is made: its result is read only then, or
-    by `finish_chunk`, before which `link` may do nothing else.
+    The server processes a chunk while the caller makes the next one: the copier reads the
+    result only with the next chunk, or in `finish_chunk`. Until then `link` may do nothing else.
     """
 
     link: Connection
     statement: bytes
     layout: ColumnLayout
-    #: Takes the rows that cannot be written.
+    #: Receives the rows that cannot be written.
     dead_letters: DeadLetters
-    #: How many COPYs have a savepoint, None for all: raises RefusedLateError for a row that is
-    #: refused in another.
+    #: How many COPYs have a savepoint; None: all. If the server refuses a row in a COPY without
+    #: one, the copier raises RefusedLateError.
     savepoints: int | None
     #: How many rows were copied.
     rows: int = 0
     _sent: Chunk | None = None
     _saved: int = 0
-    _is_saved: bool = False  # the COPY that was sent last
+    _is_saved: bool = False  # True if the last COPY has a savepoint
 
     def take(self, chunk: Chunk) -> None:
         """Copy a chunk."""
@@ -200,14 +204,14 @@ class Copier:
     def _write_dead_letters(self, letters: Iterator[DeadLetter]) -> None:
         first = next(letters, None)
         if first is not None:
-            # Raises if there is no table; then no further row is searched for.
+            # Raises if there is no table; then the search for further rows ends.
             self.dead_letters.put([first])
             rest = list(letters)
             if rest:
                 self.dead_letters.put(rest)
 
     def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
-        """Yield the rows of a chunk that were refused as they are found; copy the others."""
+        """Yield each refused row of a chunk as soon as it is found; copy the other rows."""
         refusal = self._reason_refused(sent)
         if refusal is None:
             return
@@ -221,7 +225,7 @@ class Copier:
             yield from self._refused(part)
 
     def _send(self, chunk: Chunk, *, save: bool = True) -> None:
-        """Send a chunk; the savepoint is what a refused row leaves the rest of it by."""
+        """Send a chunk; with `save`, a savepoint lets the transaction go on after a refused row."""
         statement = self.statement
         if save:
             self._saved += 1
@@ -230,12 +234,12 @@ class Copier:
         send(self.link, statement, (lines.text() for lines in chunk.parts))
 
     def _reason_refused(self, sent: Chunk) -> RefusalReason | None:
-        """Return the reason why the rows that were sent were refused, None if all were copied."""
+        """Return why the server refused a row of `sent`, or None if it copied all rows."""
         try:
             copied = answer(self.link)
         except REFUSED as error:
             if not self._is_saved:
-                raise self._late(error) from None  # what the server says may quote a row
+                raise self._late(error) from None  # the server's text may quote a row
             self.link.execute("ROLLBACK TO SAVEPOINT eo_chunk; RELEASE SAVEPOINT eo_chunk")
             return self.dead_letters.why(error)
         if copied != len(sent):

@@ -1,8 +1,8 @@
-"""Record batches as lines of COPY: every value encoded by Arrow, no row ever an object in Python.
+"""Encodes record batches as lines of COPY: Arrow encodes every value, no row is a Python object.
 
-The lines of a batch lie end to end in one buffer, and that buffer is what COPY is given. Encoding
-takes about half a second for a million rows of six columns, a tenth of what handing each row to
-psycopg takes, in COPY's text format or its binary one.
+The lines of a batch lie end to end in one buffer, which COPY gets as it is. Encoding takes about
+half a second for a million rows of six columns, a tenth of the time for passing each row to
+psycopg, in COPY's text or binary format.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BY_SPARK: Final = (Encoding.TEXT, Encoding.JSON, Encoding.ARRAY, Encoding.WORD,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Some rows of a record batch, `start` up to but not including `until`, and their lines."""
+    """The rows of a record batch from `start` up to but not including `until`, and their lines."""
 
     batch: pa.RecordBatch
     lines: pa.Array
@@ -37,9 +37,9 @@ class Lines:
     def from_batch(
         cls, batch: pa.RecordBatch, formats: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
     ) -> Lines:
-        """Encode the columns in `formats`, in that order; nested ones are texts already.
+        """Encode the columns in `formats`, in that order; nested columns must already be texts.
 
-        `end` is what each line ends with, and may hold further columns, the same for all.
+        Each line ends with `end`, which may hold values of further columns, the same for all lines.
         """
         *fields, last = (
             _field(batch.column(name), column_format) for name, column_format in formats
@@ -52,7 +52,7 @@ class Lines:
         return self.until - self.start
 
     def text(self) -> memoryview:
-        """The lines end to end, as they lie in Arrow's buffer."""
+        """Return the lines end to end, as they lie in Arrow's buffer."""
         _, offsets, data = self.lines.buffers()
         if data is None:
             return memoryview(b"")
@@ -60,7 +60,7 @@ class Lines:
         return memoryview(data)[where[self.start] : where[self.until]]
 
     def halves(self) -> tuple[Lines, Lines]:
-        """Cut in two; needs two rows at least."""
+        """Return the two halves; there must be at least two rows."""
         middle = (self.start + self.until) // 2
         return replace(self, until=middle), replace(self, start=middle)
 
@@ -95,7 +95,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
     """Write bytes as PostgreSQL does; the two digits of a byte double every offset."""
-    values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins at its buffers' begin
+    values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins where its buffers begin
     validity, offsets, data = values.buffers()
     digits = binascii.hexlify(memoryview(data)) if data is not None else b""
     doubled = pc.multiply(pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets]), 2)

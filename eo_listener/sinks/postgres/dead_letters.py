@@ -1,4 +1,4 @@
-"""Rows that cannot be written: put into their table, or the first of them named."""
+"""Handles rows that cannot be written: puts them into their table, or names the first."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class DeadLetters:
-    """Writes dead letters on `link`, in the transaction that it is in.
+    """Writes dead letters on `link`, in the transaction that is open there.
 
-    `table` is None where the user has named none. `staged`: it is one of ours, from which the
-    letters are brought into the user's later.
+    `table` is None if the user has named no table. `staged`: `table` is a staging table of our own,
+    from which the sink later moves the letters into the user's table.
     """
 
     link: Connection
@@ -40,19 +40,19 @@ class DeadLetters:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of dead letters."""
         return self.refusals.count
 
     def why(self, error: psycopg.Error) -> RefusalReason:
-        """Return why a row was refused: with its values for the table, without for an error."""
+        """Return why a row was refused: with its values for the table, without them for errors."""
         redacted = reason(error, values=False)
         return RefusalReason(redacted if self.table is None else reason(error), redacted)
 
     def put(self, letters: list[DeadLetter]) -> None:
-        """Write them.
+        """Write `letters`.
 
-        Raises PoisonRowError for the first if there is no table for them, or if they exceed the
-        limit.
+        Raises PoisonRowError for the first letter if there is no table for them, or if there are
+        more than the limit.
         """
         if self.table is None:
             raise letters[0].error(self.label)
@@ -64,13 +64,13 @@ class DeadLetters:
 def statements_on(
     link: Connection, schema: str | None, table: str, *, staged: bool = False
 ) -> DeadLetterSql:
-    """Return the statements on a table of dead letters."""
+    """Return the statements for the dead-letter table `table`."""
     name = qualified_name(link, schema, table)
     return DeadLetterSql(table=name, placeholder=PLACE, moment=MOMENT, redacted=staged)
 
 
 def make(link: Connection, schema: str | None, table: str, *, create: bool) -> None:
-    """Create the table if it does not exist; without `create` raise SettingsError instead."""
+    """Create the dead-letter table if it is missing; without `create` raise SettingsError."""
     if oid(link, schema, table) is not None:
         return
     refuse_dotted("dead_letters", table, has_schemas=True)

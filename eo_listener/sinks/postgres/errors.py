@@ -1,4 +1,4 @@
-"""The server's or libpq's errors, as our errors: who must do what about it."""
+"""Translates errors of the server and of libpq into our errors, with cause and fix."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ REFUSED: Final = (
     errors.NoDataFound,
     errors.TooManyRows,
 )
-"""A row's own values are not taken: classes 22 and 23, what psycopg itself cannot send, values too
-large for a page or an index (54000), and what a trigger raises (P0001 to P0004).
+"""Errors by which a row is refused for its values: classes 22 and 23, values that psycopg cannot
+send or that are too large for a page or an index (54000), and errors of a trigger (P0001 to P0004).
 """
 
 _VALUES: Final = re.compile(
     "[\"'\u00ab\u00bb\u201c\u201e].*[\"'\u00ab\u00bb\u201d]|0x[0-9a-f]{2}( 0x[0-9a-f]{2})*",
     re.DOTALL,
 )
-"""Parts of a text of class 22 that may be a value: quoted text, and bytes."""
+"""Parts of an error text of class 22 that may be a value: quoted text, and bytes."""
 
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
 _POOLED: Final = "not allowed in statement pooling mode"
@@ -48,9 +48,9 @@ _WRONG: Final = (
     "no such user",
     "no such database",
 )
-"""In what libpq says when a connection fails, which has no SQLSTATE: what waiting does not cure.
+"""Parts of libpq's error for a failed connection, without SQLSTATE, that waiting does not cure.
 
-A server may say it in another language: then it is taken for something that may pass.
+A server may report it in another language: then the error counts as temporary.
 """
 
 _ROOM: Final = "Close other connections, or raise max_connections or the role's CONNECTION LIMIT"
@@ -67,16 +67,16 @@ _FIXES: Final = {
 
 
 def message_of(error: psycopg.Error) -> str:
-    """Return what the server said, in one line, without its context (which quotes rows)."""
+    """Return the server's message in one line, without its context, which quotes rows."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
     return " ".join(text.split())
 
 
 def reason(error: psycopg.Error, *, values: bool = True) -> str:
-    """Return why a row was refused, for display; without `values` it may be logged.
+    """Return why a row was refused, for display; without `values`, the text may be logged.
 
-    Text that the server quotes in an error of class 22 is a value, in others a name. An error of
-    the user's function may hold anything.
+    Text that the server quotes is a value in an error of class 22, and a name in other errors. An
+    error that a user's function raises may hold anything.
     """
     text = message_of(error)
     if not values and _is_users(error):
@@ -93,7 +93,7 @@ def _is_users(error: psycopg.Error) -> bool:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Return True if the connection is gone rather than the statement refused."""
+    """Return True if the connection is lost, False if the server refused the statement."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -101,17 +101,17 @@ def lost(error: psycopg.Error) -> bool:
 
 
 def on_standby(error: psycopg.Error) -> bool:
-    """Return True if the server is, or has become, one that only reads."""
+    """Return True if `error` shows that the server is, or has become, read-only."""
     read_only = errors.ReadOnlySqlTransaction
     return isinstance(error, read_only) or (
-        # BEGIN READ WRITE is refused so by a standby; nothing else of ours is 0A000 there.
+        # A standby refuses BEGIN READ WRITE with it; no other statement of ours gets 0A000 there.
         isinstance(error, errors.FeatureNotSupported)
         and error.diag.source_function == "check_transaction_read_only"
     )
 
 
 def left_out(label: str, wrote: int, sent: int) -> SinkError:
-    """Return the error for a table that took fewer rows, or more, than it was given."""
+    """Return the error for a table that accepted fewer or more rows than the sink sent."""
     return SinkError(
         f"{label} accepted {wrote} of {sent} rows: nothing was written",
         cause="a trigger or rule of the table skips rows or writes others",
@@ -121,9 +121,10 @@ def left_out(label: str, wrote: int, sent: int) -> SinkError:
 
 
 def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
-    """Return the error to raise; nothing of the transaction was written.
+    """Return the error to raise for `error`, after which nothing of the transaction was written.
 
-    `doing` completes "while ...". Raise it from None: the context of `error` may quote rows.
+    `doing` completes "while ...". Raise the result from None: the context of `error` may quote
+    rows.
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, _CONFLICT):
@@ -153,7 +154,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
 
 
 def unreachable(label: str, text: str) -> SinkError:
-    """Return the error for a connection that could not be made; `text` holds no secret."""
+    """Return the error for a failed attempt to connect; `text` must hold no secret."""
     problem = f"cannot connect to {label}: {text}"
     if any(part in text for part in _WRONG):
         return SinkError(
@@ -174,7 +175,7 @@ def unreachable(label: str, text: str) -> SinkError:
 
 
 def bad_host(label: str) -> SinkError:
-    """Return the error for a host's name that cannot be one."""
+    """Return the error for an invalid host name."""
     return SinkError(
         f"cannot connect to {label}: its host is not a valid host name",
         cause="a part between two dots is empty or longer than 63 characters",
@@ -183,7 +184,7 @@ def bad_host(label: str) -> SinkError:
 
 
 def standby(label: str) -> RetriableSinkError:
-    """Return the error for a server that only reads."""
+    """Return the error for a server that is a standby or read-only."""
     return RetriableSinkError(
         f"{label}: the server in the dsn is a standby or read-only",
         cause="a failover is still in progress, or the dsn names a standby",

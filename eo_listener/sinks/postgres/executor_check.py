@@ -1,4 +1,4 @@
-"""The executors' requirements for writing to the server, checked before a batch depends on them."""
+"""Checks that the executors can write to the server, before a batch depends on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SELECT current_setting('max_connections')::int
          - (SELECT count(*) FROM taken WHERE datname = current_database()) END
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()
 """
-"""Without the connections that tasks of ours have kept: the next ones take them, or they end soon.
+"""Without the connections that our own tasks have kept: the next tasks use them, or they end soon.
 """
 
 _RAISE: Final = (
@@ -58,11 +58,11 @@ _PYTHON_ERROR: Final = re.compile(
     r"Cannot run program [^\n]*|\[PYTHON_VERSION_MISMATCH\][^\n]*|"
     r"Python in worker has different version[^\n]*|No module named [^\n]*"
 )
-"""Spark's words, somewhere in many lines, for an unusable Python."""
+"""The part of Spark's error text that names an unusable Python."""
 
 
 class Obstacle(NamedTuple):
-    """The obstacle to the executors' writing; `passing`: it may be gone the next time."""
+    """The reason why executors cannot write; `passing`: it may be gone the next time."""
 
     reason: str
     passing: bool = False
@@ -71,11 +71,12 @@ class Obstacle(NamedTuple):
 def prove(
     session: SparkSession, writer: TransactionWriter, link: Connection, choice: Choice
 ) -> Proved:
-    """Find out what keeps the executors from writing: modules, what must be sent to them, a
-    connection of their own, as many as run at once, and the right to make a table.
+    """Find out what keeps the executors from writing.
 
-    Runs one short job, with a connection from each core. A failure in it is an answer too. Raises
-    psycopg.Error if `link` is lost.
+    It checks their modules, the objects that must be sent to them, a connection of their own, as
+    many connections as tasks run at once, and the right to create a table. Runs one short job, with
+    a connection from each core. A failure of the job is an obstacle too. Raises psycopg.Error if
+    `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)
@@ -101,10 +102,10 @@ def prove(
 
 
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
-    """Return which limit to raise if fewer connections are free than are wanted.
+    """Return a text with the limit to raise, or None if `wanted` connections are free.
 
-    `free` are the connections that server, role and database leave, None if one has no limit. One
-    more is wanted, to find out who holds a lock.
+    `free` are the numbers of connections that server, role and database leave, None for one without
+    a limit. The sink needs one more connection, to find out who holds a lock.
     """
     for limit, remaining in zip(_RAISE, free or (), strict=False):
         if remaining is not None and remaining < wanted + 1:
@@ -116,7 +117,7 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
 
 
 def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle | None:
-    """Connect from here; return the obstacle, None if it is the server that the driver uses."""
+    """Connect from this process; return the obstacle, or None if it reaches the driver's server."""
     try:
         with writer.open() as link:
             row = link.execute(_SAME, (driver[2],)).fetchone()
@@ -131,25 +132,25 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle |
             f"to {driver[1]!r}"
         )
     return (
-        None if row[2] else Obstacle("with this dsn executors reach another server than the driver")
+        None if row[2] else Obstacle("with this dsn the executors do not reach the driver's server")
     )
 
 
 def _probe_executors(
     session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
 ) -> Obstacle | None:
-    """Ask as many tasks as run at once, so that every executor is likely to be asked."""
+    """Check in as many tasks as run at once, so that every executor is likely to take part."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
-    # As bytes: they are only understood where the package is.
+    # As bytes, which even an executor without this package can receive.
     try:
         sent = cloudpickle.dumps((writer, driver))  # type: ignore[no-untyped-call]  # pyspark's own
     except Exception as error:  # noqa: BLE001  # the user's object may raise anything
         return Obstacle(unsent(writer, error))
     needed = NEEDED
 
-    # Defined here on purpose: a function without a name in a module is sent as code, so that it
-    # runs even if this package is missing.
+    # Defined here on purpose: cloudpickle sends a nested function as code, so that it runs even
+    # if this package is missing.
     def probe(_: Iterable[int]) -> Iterator[tuple[str, bool]]:
         import pickle  # noqa: PLC0415  # it is sent as code
 
@@ -161,8 +162,8 @@ def _probe_executors(
                 yield f"the executors' Python lacks {name} ({host}: {error})", False
                 return
         try:
-            arguments = pickle.loads(sent)  # noqa: S301  # our own, of a line above
-        except Exception as error:  # noqa: BLE001  # what it says may be a secret
+            arguments = pickle.loads(sent)  # noqa: S301  # our own bytes, from above
+        except Exception as error:  # noqa: BLE001  # its text may be a secret
             kind, lacks = type(error).__name__, getattr(error, "name", None) or ""
             yield (
                 f"executors cannot load dsn= or apply= ({host}: {kind} {lacks}".rstrip() + ")",
@@ -177,7 +178,7 @@ def _probe_executors(
     try:
         numbers = session.sparkContext.parallelize(range(tasks), tasks)
         problems = numbers.mapPartitions(probe).collect()
-    except Exception as error:  # noqa: BLE001  # whatever it is: through the driver no Python is needed there
+    except Exception as error:  # noqa: BLE001  # any error: the driver needs no Python there
         return Obstacle(
             f"a job that tests the executors failed: {_spark_error(error)}", passing=True
         )
@@ -187,8 +188,9 @@ def _probe_executors(
 
 
 def unsent(writer: TransactionWriter, error: Exception) -> str:
-    """Describe the part of `writer` that cannot be sent to executors; not in its own words, which
-    may hold a secret.
+    """Describe the part of `writer` that cannot be sent to executors.
+
+    The description does not quote the error, which may hold a secret.
     """
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
@@ -207,7 +209,7 @@ def unsent(writer: TransactionWriter, error: Exception) -> str:
 
 
 def _spark_error(error: Exception) -> str:
-    """Return what Spark says, in one line. Nothing of the user's runs outside of `probe`."""
+    """Return Spark's error in one line; none of the user's code runs outside of `probe`."""
     text = str(error)
     match = _PYTHON_ERROR.search(text)
     if match is not None:

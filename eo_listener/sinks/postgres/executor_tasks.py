@@ -1,4 +1,4 @@
-"""Work in the tasks of Spark's executors, and one outcome from each."""
+"""Runs work in the tasks of Spark's executors, and returns one result from each task."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 IDLE: Final = 10.0
-"""Seconds after which a connection that no task has asked for is closed.
+"""A kept connection is closed after this many seconds in which no task has asked for it.
 
-A Python worker runs one task after another, and Spark ends it only after a minute without one.
+A Python worker runs one task after another, and Spark ends it only after a minute without a task.
 """
 _Key = tuple[int, str]
-"""A process and the digest of a conninfo, which is secret.
+"""A process id and the digest of a conninfo, which is itself secret.
 
-A worker is forked from another, so only the process that has opened a connection uses it.
+Spark forks workers, so only the process that has opened a connection uses it.
 """
 
 _kept: dict[_Key, _Kept] = {}
@@ -64,17 +64,17 @@ class _Kept(NamedTuple):
 
 
 def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
-    """Return the connection that was kept for `writer`, or a new one; it is kept afterwards.
+    """Lend the connection that was kept for `writer`, or a new one, and keep it afterwards.
 
     Raises SinkError.
     """
     conninfo = writer.conninfo
-    # A function gives a dsn for each connection; and with a bound to them none may be left over,
-    # since the next task may have another worker.
+    # A dsn function returns a new dsn for each connection. And if connections are limited, none may
+    # stay open, since the next task may run in another worker.
     if conninfo is None or not writer.keeps:
         return writer.open()
     key = (os.getpid(), hashlib.sha256(conninfo.encode()).hexdigest())
-    idle = _kept.pop(key, None)  # the thread that pops it owns it: the timer pops it too
+    idle = _kept.pop(key, None)  # whoever pops it owns it: the timer pops it too
     link = None
     if idle is not None:
         idle.closing.cancel()
@@ -116,7 +116,7 @@ def _close(key: _Key, link: Connection) -> None:
 
 
 class NoConnectionError(SinkError):
-    """A task has got no connection, and has written nothing; `again`: it may get one later."""
+    """A task could not connect, and has written nothing; `again`: it may connect later."""
 
     again = False
 
@@ -128,7 +128,7 @@ class NoConnectionError(SinkError):
         return refusal
 
     def plain(self) -> SinkError:
-        """Return what connecting has raised."""
+        """Return the error that connecting raised, as RetriableSinkError or SinkError."""
         kind = RetriableSinkError if self.again else SinkError
         return self.as_kind(kind)
 
@@ -145,7 +145,7 @@ _KINDS: Final = {
 
 
 class TaskResult(NamedTuple):
-    """One attempt of one task; `failure` is None if it has done its work."""
+    """The result of an attempt of a task; `failure` is None if the attempt has done its work."""
 
     task: int
     attempt: int
@@ -160,7 +160,7 @@ class TaskResult(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> TaskResult:
-        """Read what `encode` has written."""
+        """Parse a result that `encode` has returned."""
         task, attempt, rows, dead_letters, failure = json.loads(text)
         error = None if failure is None else _from_json(failure)
         return cls(task, attempt, rows, dead_letters, error)
@@ -198,8 +198,8 @@ def _from_json(fields: dict[str, Any]) -> EoListenerError:
 class TaskAttempt:
     """One attempt of a task.
 
-    `number` is Spark's for attempts of all tasks; `is_first`: of this task; `is_last`: after it
-    Spark would give the job up.
+    `number` is Spark's id among the attempts of all tasks; `is_first`: it is the first attempt of
+    this task; `is_last`: if it fails, Spark gives the job up.
     """
 
     task: int
@@ -209,15 +209,15 @@ class TaskAttempt:
 
 
 Work = Callable[[TaskAttempt, Batches], tuple[int, int]]
-"""From an attempt and its rows to (rows written, dead letters)."""
+"""Takes an attempt and its rows, and returns (rows written, dead letters)."""
 
 
 def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[TaskResult]:
-    """Do `work` in each task of `rows`, and return what the attempts that counted have done.
+    """Do `work` in each task of `rows`, and return the results of the attempts that Spark counts.
 
-    With `at_most` no more tasks run at a time, through a job for that many. Temporary errors (a
-    server that restarts, a deadlock, a lost answer to COMMIT) are raised in the task, so that Spark
-    repeats that task alone. Raises a failure, one that a retry does not solve before others,
+    With `at_most`, runs one job after another, each with at most that many tasks. A task raises
+    temporary errors (a server that restarts, a deadlock, a lost answer to COMMIT), so that Spark
+    repeats that task alone. Raises a failure, if possible one that a retry does not solve,
     NoConnectionError if the tasks only lacked a connection, and NotSentError.
     """
     attempts = _attempts(rows)
@@ -231,7 +231,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            # For the driver: the batch is repeated, and finds what was written.
+            # For the driver, which repeats the batch, and finds out what was written.
             is_retriable = isinstance(error, RetriableSinkError)
             result = ended(failure=error if is_retriable else error.as_kind(RetriableSinkError))
         except EoListenerError as error:
@@ -240,7 +240,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
     try:
         results = rows.mapInArrow(task, "result string")
-    except pickle.PicklingError:  # what it says may be a secret: it may come from the user's code
+    except pickle.PicklingError:  # its text may be a secret from the user's code
         raise NotSentError(
             "cannot send the data of a task to the executors",
             cause="a function of dsn= or apply= holds an object that cannot be pickled, such "
@@ -258,16 +258,16 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
 
 def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Return the rows of a task once the first of them have come: it needs no connection before."""
+    """Return a task's rows once the first have come: until then it needs no connection."""
     rest = iter(batches)
     first = next(rest, None)
     return (batch for batch in chain([] if first is None else [first], rest))
 
 
 def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
-    """Return a connection for a task, kept from an earlier one if there is one.
+    """Return a connection for a task, if possible one that an earlier task has kept.
 
-    Waits for a server that starts, or has no room. Raises NoConnectionError.
+    Waits for a server that is starting or has no free connection. Raises NoConnectionError.
     """
     ends = time.monotonic() + _CONNECT_TIMEOUTS * writer.access.connect_timeout
     pauses = iter(_PAUSES)
@@ -283,7 +283,7 @@ def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
 
 
 def _attempts(rows: DataFrame) -> int:
-    """How often Spark runs a task at most."""
+    """Return how many attempts Spark allows a task."""
     scheduler = rows.sparkSession.sparkContext._jsc.sc().taskScheduler()  # noqa: SLF001  # `local[2]` is 1 whatever the setting says
     return int(scheduler.maxTaskFailures())
 

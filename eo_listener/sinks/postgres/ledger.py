@@ -1,4 +1,4 @@
-"""The ledger on a PostgreSQL connection: made, read, locked, moved."""
+"""Creates, reads, locks and moves the ledger on a PostgreSQL connection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SAME: Final = (
     "l.next_offset = m.was_next AND l.batch_id = m.was_batch AND l.query_id = m.was_query "
     "AND l.run_id = m.was_run"
 )
-"""Each batch of each run leaves another head, so this is what compare-and-set goes by."""
+"""The condition of compare-and-set: each batch of each run leaves a different head."""
 
 _PLACE: Final = 'l.topic = m.topic AND l."partition" = m.part'
 _HOLD: Final = """
@@ -103,12 +103,12 @@ def _was(head: Head | None) -> tuple[Any, ...]:
 
 
 def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    """Rows as columns; of no rows, as many empty ones."""
+    """Return rows as columns; without rows, `count` empty columns."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
 def sink_key(schema: str | None, table: str) -> str:
-    """Return the ledger's key of a sink: its table as SQL writes it, quoted if it must be."""
+    """Return a sink's key in the ledger: its table as SQL writes it, quoted if necessary."""
     return ".".join(
         name if _PLAIN.fullmatch(name) else quoted(name)
         for name in (schema, table)
@@ -117,13 +117,13 @@ def sink_key(schema: str | None, table: str) -> str:
 
 
 def ledger_sql(schema: str) -> LedgerSql:
-    """Return the statements on the ledger of a schema."""
+    """Return the statements for the ledger in `schema`."""
     return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The ledger of the sink `key`, in `schema`; `prunes`: its history too, now and then."""
+    """The ledger of the sink `key`, in `schema`; `prunes`: `move` sometimes prunes its history."""
 
     key: str
     label: str
@@ -131,14 +131,14 @@ class Ledger:
     prunes: bool = True
 
     def make(self, link: Connection, *, create: bool) -> None:
-        """Create the tables if they do not exist; without `create` raise SettingsError instead."""
+        """Create the ledger if it does not exist; without `create` raise SettingsError instead."""
         if not self._check_all(link, run(link, self._tables()).fetchall(), create=create):
             with making(link):
                 for text in self._sql().create():
                     run(link, Statement(text))
 
     def _check_all(self, link: Connection, tables: Sequence[Row], *, create: bool) -> bool:
-        """Return True if both tables exist; raises SettingsError if they cannot be used."""
+        """Return True if both tables exist; raise SettingsError if they cannot be used or made."""
         if len(tables) == len(_GRANTS):
             for name, permanent, granted in tables:
                 self._check(link, name, permanent=permanent, granted=granted)
@@ -172,7 +172,7 @@ class Ledger:
     def applied(self, link: Connection, query: str, *, create: bool) -> dict[TopicPartition, Head]:
         """Read the heads of `query`, in one round trip if the ledger exists.
 
-        Otherwise it is made, or SettingsError is raised, as `make` does.
+        If it does not exist, creates it or raises SettingsError, as `make` does.
         """
         try:
             with link.pipeline():
@@ -188,28 +188,28 @@ class Ledger:
     def read(
         self, link: Connection, query: str, only: TopicPartition | None = None
     ) -> dict[TopicPartition, LedgerRow]:
-        """Read the heads of `query`, or that of one partition."""
+        """Read the heads of `query`, or with `only` the head of one partition."""
         rows = run(link, self._heads(query, only)).fetchall()
         return {row.partition: row for row in map(read_ledger_row, rows)}
 
     def moved_by(
         self, link: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads that `query_id` has moved last, of any sink and query."""
+        """Read all heads, of any sink and query, whose last move was by `query_id`."""
         return moved_heads(run(link, self._sql().moved_by(query_id)).fetchall())
 
     def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry` and compare them; `check_held` reads the answer.
 
-        So a driver that has lost finds out before it writes much. Locks are taken in one order
-        everywhere: heads by topic and partition, then rows, then (at the end) new heads. Heads of
-        other partitions are left alone: of topics that are read no more there may be any number.
+        So a driver that was replaced finds out before it writes much. All code takes locks in one
+        order: heads by topic and partition, then rows, then (at the end) new heads. It locks no
+        heads of other partitions: topics that are no longer read may have any number of them.
         """
         arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
         return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
 
     def check_held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
-        """Raise ForeignWriterError if the heads are not what `entry` has found."""
+        """Raise ForeignWriterError if the heads are not as `entry` expects them."""
         expected = sum(move.expected is not None for move in entry.moves.values())
         if answer.fetchone() != (expected, expected):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
@@ -241,14 +241,14 @@ class Ledger:
         )
 
     def _insert(self, entry: Entry, now: datetime) -> Statement:
-        """Make the heads that `entry` has found missing, in the order in which all are locked."""
+        """Return the INSERT of heads that `entry` expects to be missing, in the order of locks."""
         missing = (_place(tp, move) for tp, move in entry.moves.items() if move.expected is None)
         writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
         key = (FORMAT, self.key, entry.query)
         return self._statement(_INSERT, *key, *writer, *_columns(5, missing))
 
     def _change(self, entry: Entry, now: datetime) -> Statement:
-        """Move the heads that `entry` has found, each only if it is still as it was found."""
+        """Return the UPDATE of the other heads of `entry`, each only if it is as expected."""
         existing = (
             (*_place(tp, move), *_was(move.expected))
             for tp, move in entry.moves.items()
@@ -258,7 +258,7 @@ class Ledger:
         return self._statement(_MOVE, *writer, *_columns(9, existing), self.key, entry.query)
 
     def _write_down(self, entry: Entry, rows: int, now: datetime) -> Statement:
-        """Write each move that has a `verdict` into the history."""
+        """Return the INSERT into the history of each move that has a `verdict`."""
         ranges = (
             (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
             for tp, move in entry.moves.items()
@@ -269,8 +269,9 @@ class Ledger:
         return self._statement(_HISTORY, *key, *writer, *_columns(9, ranges))
 
     def _statement(self, text: str, *values: Any) -> Statement:
-        """Return a statement on all partitions, with an array a column: one a partition would cost
-        a round trip each.
+        """Return one statement for all partitions, with an array for each column.
+
+        A statement for each partition would cost a round trip each.
         """
         names = {"heads": self._sql().table(HEADS), "history": self._sql().table(HISTORY)}
         return Statement(

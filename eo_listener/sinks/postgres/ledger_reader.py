@@ -1,4 +1,4 @@
-"""Reads the ledger of a PostgreSQL schema from outside; needs the right to SELECT only."""
+"""Reads the ledger of a PostgreSQL schema without a sink; needs only the right to SELECT."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection
 
 
-_AT_ONCE: Final = 10_000  # rows that a cursor brings at once
+_AT_ONCE: Final = 10_000  # rows that a cursor fetches at once
 _COLUMNS: Final = """
 SELECT a.attname FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
@@ -43,11 +43,11 @@ ORDER BY array_position(current_schemas(false), n.nspname) NULLS LAST, n.nspname
 def row_origins(
     link: Connection, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and offset of each row, in this order; rows without one of them last.
+    """Yield topic, partition and offset of each row, sorted by them; rows that lack one come last.
 
-    The server sorts them, in temporary files if they are many. `table` is a name as SQL writes it,
-    as the ledger has it; `columns` are the names of the three. Raises SettingsError if the table or
-    a column does not exist, and psycopg.Error.
+    The server sorts the rows, in temporary files if there are many. `table` is a name as SQL writes
+    it, and as the ledger has it; `columns` are the names of the three columns. Raises SettingsError
+    if the table or a column does not exist, and psycopg.Error.
     """
     existing = {name for (name,) in link.execute(_COLUMNS, (table,))}
     require_origin_columns(table, existing, columns)
@@ -55,7 +55,7 @@ def row_origins(
     name = str(row[0]) if row is not None else table  # as the server itself writes it
     three = [sql.Identifier(column) for column in columns]
     empty = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(column) for column in three)
-    # Texts in the order of their bytes, as Python compares them, whatever the database's own is.
+    # Texts in the order of their bytes, as Python compares them, whatever the collation.
     order = sql.SQL('{} COLLATE "C", {}, {}').format(*three)
     text = sql.SQL("SELECT {} FROM {} ORDER BY {}, {}").format(
         sql.SQL(", ").join(three),
@@ -70,10 +70,10 @@ def row_origins(
 
 
 class PostgresLedgerReader:
-    """The `LedgerReader` of a database. Connects at first use.
+    """The `LedgerReader` of a PostgreSQL database. Connects at first use.
 
-    `dsn` is a connection string or URI, and secret. Without `schema` it is the first of the
-    search_path that has a ledger, or else the only one that has.
+    `dsn` is a connection string or URI, and secret. Without `schema`, it reads the first schema of
+    the search_path that has a ledger, or else the only schema that has one.
     """
 
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
@@ -85,16 +85,16 @@ class PostgresLedgerReader:
             statement_timeout=3600.0,
         )
         self._link: Connection | None = None
-        self.schema = schema  # without one, that of the ledger once it was read
+        self.schema = schema  # if None, set once the ledger's schema is known
 
     @property
     def label(self) -> str:
-        """The database, without user and password."""
+        """The database for display, without user and password."""
         schema = "" if self.schema is None else f", schema {self.schema}"
         return f"PostgreSQL {self.access.place()}{schema}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads."""
+        """Read the heads of all ledgers."""
         try:
             link = self.connection()
             return stored_ledgers(run(link, self._sql(link).all_heads()).fetchall())
@@ -102,7 +102,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read what was applied, some rows at a time."""
+        """Yield the applied batches of the ledger `key`, some rows at a time."""
         try:
             link = self.connection()
             text, values = self._sql(link).applied_batches(*key)
@@ -115,7 +115,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Read of which offset each row of a sink's table is, some rows at a time."""
+        """Yield the source offset of each row of a sink's table, some rows at a time."""
         try:
             yield from row_origins(self.connection(), sink, columns)
         except errors.InsufficientPrivilege as error:
@@ -141,7 +141,7 @@ class PostgresLedgerReader:
         return self._link
 
     def role(self) -> str:
-        """The role that reads, as SQL writes it; in words where the server cannot be asked."""
+        """Return the reading role as SQL writes it, or in words if the server cannot be asked."""
         if self._link is not None and usable(self._link):
             row = self._link.execute("SELECT quote_ident(current_user)").fetchone()
             if row is not None:
@@ -189,5 +189,5 @@ class PostgresLedgerReader:
 
 
 def ledger_tables(schema: str) -> str:
-    """Return the two tables of a ledger as SQL writes them."""
+    """Return the names of a ledger's two tables as SQL writes them."""
     return ", ".join(identifier(schema, name).as_string(None) for name in (HEADS, HISTORY))

@@ -44,13 +44,13 @@ WHERE c.oid = to_regclass(%s)
 
 
 class PostgresLedgerRepair:
-    """The `LedgerRepair` of one schema. `dsn` is a connection string or URI, and secret.
+    """The `LedgerRepair` of a PostgreSQL schema. `dsn` is a connection string or URI, and secret.
 
-    `users` shows what pg_stat_activity does: without the role pg_read_all_stats, the connections of
-    the same role alone. A sink with `max_connections=` has none between its batches.
+    `users` shows the connections in pg_stat_activity: without the role pg_read_all_stats, only
+    those of the same role. The tasks of a sink with `max_connections=` have none between batches.
     """
 
-    remarks: Final = ()  # what is in the way is asked for
+    remarks: Final = ()  # no warning is needed: `users` asks the server
 
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
         self.reader = PostgresLedgerReader(dsn, schema=schema, timeout=timeout)
@@ -58,9 +58,9 @@ class PostgresLedgerRepair:
         self._link: Connection | None = None
 
     def key_of(self, table: str) -> str:
-        """The key of a sink that writes to this table, whose schema is that of the ledger."""
+        """Return the key of a sink that writes to `table`, which must be in the ledger's schema."""
         qualified = self._find(table)
-        if qualified is None:  # a name alone, as apply= may have
+        if qualified is None:  # only a name, as apply= may have
             return table if "." in table else sink_key(self._schema, table)
         schema = qualified[0]
         if schema != self._schema:
@@ -72,7 +72,7 @@ class PostgresLedgerRepair:
         return sink_key(*qualified)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Name the backends that serve a sink of this key."""
+        """Describe the backends that serve a sink with this key."""
         try:
             rows = self._connection().execute(_USERS, (application_name(*key),)).fetchall()
         except psycopg.Error as error:
@@ -80,11 +80,11 @@ class PostgresLedgerRepair:
         return tuple(f"backend {pid} of {role} from {address}" for pid, address, role in rows)
 
     def check_rename(self, rename: Rename) -> None:
-        """See that the table was renamed."""
+        """Raise SettingsError if the sink's name changes, but its table was not renamed."""
         refuse_other_table(rename, lambda sink: self._find(sink) is not None)
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over: its heads and its history."""
+        """Give a ledger, its heads and its history, another sink or query."""
 
         def change(link: Connection) -> None:
             old, new = (self._lock(link, key) for key in (rename.old, rename.new))
@@ -97,7 +97,7 @@ class PostgresLedgerRepair:
         self._transact(change)
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head over a gap."""
+        """Move the head in `entry` past a gap."""
         ledger = Ledger(key=sink, label=self.reader.label, schema=self._schema, prunes=False)
         self._transact(lambda link: ledger.move(link, entry, rows=0))
 
@@ -147,10 +147,10 @@ class PostgresLedgerRepair:
         return {row.partition: row.head for row in map(read_ledger_row, rows)}
 
     def _find(self, table: str) -> tuple[str, str] | None:
-        """Return the schema and name of a table named as in SQL; None if it does not exist."""
+        """Return schema and name of `table`, a name as in SQL, or None if it does not exist."""
         try:
             row = self._connection().execute(_TABLE, (table,)).fetchone()
-        except errors.InvalidName:  # no table is called so
+        except errors.InvalidName:  # no table can have that name
             return None
         except psycopg.Error as error:
             raise self._translated(error) from error

@@ -1,7 +1,7 @@
-"""Who holds the lock that we wait for, and whether it is ours to end.
+"""Finds out who holds the lock that a batch waits for, and ends the backend of a rival.
 
 A process that is stopped (SIGSTOP, a suspended machine) keeps its locks, and no time-out of the
-server frees them: it waits for a client that says nothing. Ending the backend does.
+server frees them: its backend waits for a silent client. Ending the backend frees them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend that is ahead of us; `holds`: it waits for no lock itself."""
+    """A backend ahead of ours in the wait for a lock; `holds`: it waits for no lock itself."""
 
     pid: int
     application: str | None
@@ -59,11 +59,12 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockWatch:
-    """The action once a wait for a lock has taken long enough.
+    """Ends a rival that holds a lock, or names another holder, after `waited` seconds.
 
-    A connection by the same name, thus of the same sink and query, that holds the ledger and waits
-    for no lock itself is a zombie or a second driver: it is ended, and its transaction with it. Of
-    anybody else only the name is shown. `open_second` opens the connection that does this.
+    A rival is a connection with the same application_name, thus of the same sink and query, that
+    holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends it,
+    and its transaction with it. An error names any other holder. `open_second` opens the connection
+    for this.
     """
 
     label: str
@@ -73,11 +74,11 @@ class LockWatch:
     open_second: Callable[[], Connection]
 
     def check(self, waiting: int, *, may_end: bool) -> None:
-        """End what blocks the backend `waiting`, or raise SinkLockedError that names it.
+        """End the rivals that block the backend `waiting`; raise SinkLockedError for other holders.
 
-        Without `may_end` a connection of our own is left alone: it may be another task's. If no
-        second connection is available, nothing is done: the wait may not be for a lock, and for a
-        lock the server's own lock_timeout ends it.
+        Without `may_end` it ends no rival, which may be another task of this query. If no second
+        connection is available, it does nothing: the wait may not be for a lock, and if it is, the
+        server's own lock_timeout ends it.
         """
         try:
             second = self.open_second()
@@ -92,7 +93,7 @@ class LockWatch:
         with second:
             table = identifier(self.schema, HEADS).as_string(second)
             rows = second.execute(_BLOCKERS, (waiting, table)).fetchall()
-            # A backend that only waits ahead of us is not what keeps us waiting.
+            # A backend that only waits ahead of ours is not the cause of the wait.
             blockers = [Blocker(*row) for row in rows if row[0]]
             holders = [blocker for blocker in blockers if blocker.holds]
             rivals = [blocker for blocker in holders if self._is_rival(blocker)]
@@ -101,7 +102,7 @@ class LockWatch:
             for blocker in holders:
                 if blocker not in rivals:
                     raise self._locked_by(blocker)
-            if len(blockers) < len(rows):  # a process 0 is what a prepared transaction has
+            if len(blockers) < len(rows):  # a prepared transaction has process id 0
                 raise self._prepared(second.execute(_PREPARED).fetchall())
 
     def _is_rival(self, blocker: Blocker) -> bool:
@@ -109,7 +110,7 @@ class LockWatch:
 
     def _end(self, second: Connection, rival: Blocker) -> None:
         try:
-            # The server does not show other roles since when a backend runs, nor lets them end it.
+            # The server does not show other roles when a backend started, nor lets them end it.
             if rival.since is not None:
                 second.execute(_END, (rival.pid, rival.since, rival.application))
                 return

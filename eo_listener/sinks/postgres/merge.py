@@ -1,6 +1,6 @@
-"""From the rows of a batch that lie in a table of their own into the target: all in SQL.
+"""Moves the rows of a batch from a staged table into the target, all in SQL.
 
-Keys are locked in their order, so that two writers of the same keys wait for each other instead of
+It locks keys in their order, so that two writers of the same keys wait for each other instead of
 deadlocking.
 """
 
@@ -35,7 +35,7 @@ _ORIGIN: Final = ", ".join(STAGED_ORIGIN)
 class Merge:
     """Moves rows from `staged` into `table`; `condition` limits `staged` to the rows that count.
 
-    These three are as SQL writes them.
+    All three are texts as SQL writes them.
     """
 
     link: Connection
@@ -46,10 +46,10 @@ class Merge:
     condition: str
 
     def run(self, dead_letters: DeadLetters) -> int:
-        """Return how many rows of the target were written; `dead_letters` takes what it refuses.
+        """Move the rows, refused ones into `dead_letters`; return how many rows were written.
 
-        Raises SettingsError where the newest of the rows with one key cannot be determined,
-        SinkError where the table left rows out.
+        Raises SettingsError if the newest of the rows with the same key cannot be determined,
+        SinkError if the table left rows out.
         """
         try:
             with self.link.transaction():
@@ -57,7 +57,7 @@ class Merge:
                     self._keep_newest()
                 written = self.link.execute(self._insert(self.condition)).rowcount
         except REFUSED:
-            pass  # what follows must not carry it along: it quotes values
+            pass  # later errors must not be chained to it: it quotes values
         else:
             self._check_taken(written, self.condition, dead_letters.label)
             return written
@@ -72,8 +72,9 @@ class Merge:
         return _listed(self.target.keys)
 
     def _write_accepted(self, dead_letters: DeadLetters) -> int:
-        """Write the rows that can be written; if the newest row of a key is refused, the next row
-        of that key.
+        """Write the rows that the target accepts.
+
+        If it refuses the newest row of a key, write the next row of that key.
         """
         first, last = self._number_rows()
         written, turn = 0, 1
@@ -89,8 +90,10 @@ class Merge:
             self._offer_next_of_key(refused, turn)
 
     def _number_rows(self) -> tuple[int, int]:
-        """Give each staged row a number, by which the refused ones are searched for, and its place
-        among the rows of its key; the first of a key has the first turn.
+        """Number the staged rows, and return the first and last number.
+
+        The search for refused rows goes by number. Each row also gets its place among the rows of
+        its key, whose first row gets the first turn.
         """
         counted = "" if self._upserts else "GENERATED ALWAYS AS IDENTITY"
         self.link.execute(
@@ -110,14 +113,14 @@ class Merge:
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
     def _offer_next_of_key(self, refused: list[int], turn: int) -> None:
-        """Put the rows after those refused in their place; raise if one of them is tied."""
+        """Give each refused row's turn to the next row of its key; raise if that row is tied."""
         are_refused = f"{NUMBER} = ANY (ARRAY{refused}::bigint[])"
         self.link.execute(
             f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.condition} "
             f"AND ({self._keys}, {PLACE}) IN "
             f"(SELECT {self._keys}, {PLACE} + 1 FROM {self.staged} WHERE {are_refused})"
         )
-        # They are not among the rows taken.
+        # The refused rows do not count as taken.
         self.link.execute(f"UPDATE {self.staged} SET {TURN} = 0 WHERE {are_refused}")
         self._refuse_tie(f"{self.staged} WHERE {TURN} = {turn} AND {TIED}")
 
@@ -163,9 +166,9 @@ class Merge:
         )
 
     def _keep_newest(self) -> None:
-        """Of rows with one key keep the newest; raise SettingsError if it cannot be determined.
+        """Delete all but the newest row of each key; raise SettingsError if the order is unknown.
 
-        Nulls are equal to nothing, so rows whose key has one are not duplicates.
+        A null is equal to nothing, so rows with a null in their key are not duplicates.
         """
         twice = (
             f"SELECT 1 FROM {self.staged} WHERE {self.condition} AND {self._key_without_null()} "
@@ -181,7 +184,7 @@ class Merge:
         )
 
     def _refuse_tie(self, tied: str, *, in_table: bool = False) -> None:
-        """Raise SettingsError if this part of a query, from FROM on, returns a row."""
+        """Raise SettingsError if `tied`, the part of a query after FROM, returns a row."""
         traced = self.layout.traced
         asked = f"SELECT {_ORIGIN if traced else 'NULL'} FROM {tied} LIMIT 1"
         row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
@@ -193,8 +196,9 @@ class Merge:
         return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
 
     def _ranks(self, *also: str) -> str:
-        """A query for the staged rows' ctid, their place among the rows of their key, and whether
-        it is tied; `also` are columns to bring.
+        """Return a query for each staged row's ctid, its place in its key, and whether it is tied.
+
+        `also` are further columns of the result.
         """
         version = self.target.version_column
         newest = Newest(
@@ -213,12 +217,12 @@ class Merge:
         return f"SELECT {', '.join(columns)} FROM {self.staged} WHERE {self.condition}"
 
     def _check_taken(self, written: int, condition: str, label: str) -> None:
-        """Find out why fewer rows were written than were to be.
+        """Find out why the target wrote fewer rows than it got.
 
-        Raises SettingsError if one is neither older nor newer than the row in the table, SinkError
-        if the table left rows out. If the table has a row of that key, a trigger may skip the
-        update (suppress_redundant_updates_trigger); its values need not be those given, since a
-        trigger may change values too.
+        Raises SettingsError if a row is neither older nor newer than the row in the table,
+        SinkError if the table left rows out. If the table has a row of that key, a trigger may skip
+        the update (suppress_redundant_updates_trigger); the row's values need not be the batch's,
+        since a trigger may change values too.
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
@@ -249,9 +253,9 @@ class Merge:
             raise left_out(label, wanted - lost, wanted)
 
     def _values(self, row: str) -> str:
-        """Everything in a row except its origin, as one text.
+        """Return SQL for all values of a row except its origin, as one text.
 
-        As a text, since not every type can be compared (json, xml, point).
+        A text, since not every type can be compared (json, xml, point).
         """
         each = [
             row + quoted(name)
@@ -266,7 +270,7 @@ class Merge:
             named = ", ".join(f"'{name}', {staged}" for name, staged in pairs)
             before = f"jsonb_build_object({named}) || "
             origin = _ORIGIN
-        # ALIAS: a name that a column has too would be the column.
+        # ALIAS: a name that a column also has would mean the column.
         query = (
             f"SELECT ({before}to_jsonb({ALIAS}) - '{{{','.join(RESERVED)}}}'::text[])::text, "
             f"{origin} FROM {self.staged} {ALIAS} WHERE {NUMBER} = {number}"

@@ -1,4 +1,4 @@
-"""The write method of each batch: the one wanted, if it was proved and the batch allows it."""
+"""Chooses the write method of each batch: the wanted method, if executors and batch allow it."""
 
 from __future__ import annotations
 
@@ -33,22 +33,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("eo_listener")
 
 _PAUSES: Final = (0.0, 60.0, 300.0)
-"""Seconds until what may pass is tried again, after one, two and more times that it failed."""
+"""Seconds until the executors are tried again, after one, two and more temporary failures."""
 
 _CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked"
 
 
 class ChosenMethod(NamedTuple):
-    """A write method. `ranges` are those of the tasks, if only some of them are to be written, or
-    each separately.
-    """
+    """A write method, and the tasks' `ranges`, if it writes only some tasks, or each separately."""
 
     method: WriteMethod
     ranges: Ranges | None
 
 
 class MethodChoice:
-    """For the batches of one sink. The obstacle to the wanted method is logged once."""
+    """Chooses the write method for a sink's batches; logs each obstacle once."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -68,10 +66,10 @@ class MethodChoice:
     ) -> ChosenMethod:
         """Return the write method of a batch.
 
-        The executors are tried with the first one, however small it is, and what may pass is tried
-        again with later ones that they would write. Raises SettingsError where the user's
-        method cannot be used, or where the rest of a batch cannot be separated from the part that
-        is written already; psycopg.Error for `link`.
+        Checks the executors with the first batch, however small, and after a temporary obstacle
+        again with later batches that they would write. Raises SettingsError if the user's method
+        cannot be used, or if the rest of a batch cannot be separated from the part that is already
+        written; psycopg.Error for `link`.
         """
         planned = planned_rows(plan)
         rest = self._choice.by_partition and missing(plan, entry)
@@ -99,9 +97,9 @@ class MethodChoice:
         return ChosenMethod(wanted, ranges)
 
     def fall_back_to_driver(self, error: SinkError, label: str) -> bool:
-        """Write through the driver from now on, since the chosen method failed; False: it may not.
+        """Use the driver from now on, since the chosen method failed; return False if it may not.
 
-        For a minute or more, if the failure may be temporary.
+        If the failure may be temporary, use it only for a minute or more.
         """
         if self._choice.write_method != "auto":
             return False
@@ -111,7 +109,7 @@ class MethodChoice:
             self._proved = replace(before, staging=str(error))
         else:
             self._proved = replace(before, executors=str(error), passing=passing)
-        if passing:  # not at once: the batch is repeated, and must not fail so again
+        if passing:  # not at once: the repeated batch must not fail in the same way
             self._failed = max(self._failed, 1)
             self._pause()
         since = "for now" if passing else "from now on"
@@ -129,7 +127,7 @@ class MethodChoice:
                 return
         if is_connect(frame):
             self._proved = Proved(executors=_CONNECT)
-            self._reported.add(f"rows go through the driver: {_CONNECT}")  # as the documents say
+            self._reported.add(f"rows go through the driver: {_CONNECT}")  # documented, not logged
         else:
             self._proved = prove(frame.sparkSession, writer, link, self._choice)
             if self._proved.passing:
@@ -140,7 +138,7 @@ class MethodChoice:
         self._failed += 1
 
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
-        """Return the offsets of each task, None if a task is not one partition.
+        """Return the offsets of each task, or None if a task does not read one planned partition.
 
         If only the `rest` of a batch is to be written, raises SettingsError instead.
         """
@@ -168,8 +166,9 @@ class MethodChoice:
 
 
 def _speculation(frame: Any) -> str | None:
-    """Say why tasks cannot write by themselves: a second attempt would end the first, as a zombie,
-    while both run.
+    """Return why tasks cannot write on their own, or None if they can.
+
+    With speculation, a second attempt would end the first as a zombie, while both run.
     """
     on = (frame.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"
     return "spark.speculation=true runs a task twice at the same time" if on else None

@@ -1,4 +1,4 @@
-"""One transaction for each Kafka partition, in the task that reads it."""
+"""Writes each Kafka partition in its own transaction, in the task that reads it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
-    """The work of one task: its partition's rows and head. Sent to executors.
+    """Writes the rows and the head of one task's partition; Spark sends it to executors.
 
-    `entries` are by the number of the task; a task without one has nothing to write.
+    `entries` are keyed by the number of the task; a task without an entry has nothing to write.
     """
 
     writer: TransactionWriter
@@ -41,10 +41,10 @@ class PartitionTask:
     entries: Mapping[int, Entry]
 
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
-        """Write, unless an earlier attempt of this task has: then its head is where ours would
-        be.
+        """Write the partition, unless an earlier attempt of this task has: its head shows that.
 
-        One whose COMMIT is still in flight holds its head locked, and we wait for it.
+        An earlier attempt whose COMMIT is still in flight holds the head locked, and this attempt
+        waits for it.
         """
         entry = self.entries.get(attempt.task)
         if entry is None:
@@ -64,11 +64,12 @@ class PartitionTask:
             return done.rows or 0, done.dead_letters
 
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
-        """Return the writer, with a savepoint for each COPY if a row refused late would end the
-        batch: an attempt's rows come once.
+        """Return the writer for an attempt, which gets its rows only once.
+
+        It sets a savepoint for each COPY if a row that is refused late would end the batch.
         """
         again = attempt.is_first and not attempt.is_last
-        # One prunes for all: the others would wait for what it deletes, until its COMMIT.
+        # One task prunes for all: the others would wait for its deletes until its COMMIT.
         ledger = replace(self.writer.ledger, prunes=attempt.task == min(self.entries))
         savepoints = self.writer.savepoints if again else None
         return replace(self.writer, ledger=ledger, savepoints=savepoints)
@@ -84,9 +85,9 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """A batch with a transaction for each partition; `ranges` are the tasks'.
+    """Writes a batch with a transaction for each partition; `ranges` are the offsets of its tasks.
 
-    `at_most`: how many tasks, and so connections, there may be at a time.
+    `at_most` limits the tasks, and thus the connections, at a time.
     """
 
     writer: TransactionWriter
@@ -94,7 +95,7 @@ class Partitions:
     at_most: int | None
 
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Write each partition of `entry` that has a task there, and move the other heads here."""
+        """Have tasks write the partitions of `entry` that they read; move the other heads here."""
         read = of_each_task(self.ranges, entry)
         tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
         work = PartitionTask(writer=self.writer, layout=rows.layout, entries=tasks)
@@ -120,5 +121,5 @@ class Partitions:
 
 
 def rows_of(rows: DataFrame, ranges: Ranges, entry: Entry) -> DataFrame:
-    """Return the rows of the partitions of `entry` alone, if each task reads one partition."""
+    """Return only the rows of the partitions in `entry`; each task must read one partition."""
     return rows.where(functions.spark_partition_id().isin(*of_each_task(ranges, entry)))

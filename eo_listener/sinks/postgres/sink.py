@@ -1,4 +1,4 @@
-"""PostgresSink: what a user names, and what a batch calls."""
+"""PostgresSink: the arguments that a user gives, and the methods that a batch calls."""
 
 from __future__ import annotations
 
@@ -66,23 +66,24 @@ WHERE pid = %s AND backend_start = %s AND xact_start IS NOT DISTINCT FROM %s
 class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
-    `dsn` is a connection string or URI, or a function that returns one, which is called for each
-    connection. `table` and the ledger are in `schema` (None: the schema in which the search_path
-    finds the table, otherwise its first) and are created if they do not exist, unless `create` is
-    False. `mode`: "append"; "upsert" with `keys` (the newest row of a key, by `version_column` if
-    there is one, otherwise by offset). `apply`: your own SQL statements, or a function of
-    (connection, entry), run in the transaction on the rows, which are then in the table eo_batch;
-    `table` is then only the sink's name in the ledger. `dead_letters` names a table for rows that
-    cannot be written, at most `max_dead_letters` of a transaction: a number, or a share of its rows
-    as a float.
+    `dsn` is a connection string or URI, or a function that returns one, which the sink calls for
+    each connection. `table` and the ledger are in `schema` (None: the schema in which the
+    search_path finds the table, otherwise its first); the sink creates them if they do not exist,
+    unless `create` is False. `mode`: "append", or "upsert" with `keys`, which keeps the newest row
+    of each key, by `version_column` if you name one, otherwise by offset. `apply`: your own SQL
+    statements, or a function of (connection, entry), which run in the transaction on the rows, in
+    the table eo_batch; `table` is then only the sink's name in the ledger. `dead_letters` names a
+    table for rows that cannot be written, at most `max_dead_letters` of a transaction: a number, or
+    a share of its rows as a float.
 
-    `atomicity`: with "batch" a batch is one transaction, with "partition" each of its Kafka
-    partitions may be one, which the task writes that reads it. `write_method`: "driver" brings rows
-    through the driver, in tasks of `task_rows` planned rows; "staging" has the executors write them
-    into a staging table first (`logged_staging`: it survives a crash of the server); "auto" has the
-    executors write, by either method, from `executor_rows` planned rows on (5,000,000, or
-    200,000 by partition), if they were able to at the start. They open `max_connections` at a time
-    at most. Time-outs are in seconds. Raises SettingsError.
+    `atomicity`: with "batch", a batch is one transaction; with "partition", each of its Kafka
+    partitions may be a transaction of its own, in the task that reads it. `write_method`: with
+    "driver", rows go through the driver, in tasks of `task_rows` planned rows; with "staging", the
+    executors first write them into a staging table (`logged_staging`: it survives a crash of the
+    server); with "auto", the executors write batches of at least `executor_rows` planned rows
+    (5,000,000 through a staging table, or 200,000 by partition), if a check at the start found that
+    they can. They open at most `max_connections` connections at a time. Time-outs are in seconds.
+    Raises SettingsError.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class PostgresSink:
 
     @property
     def key(self) -> str:
-        """The table with its schema, as SQL writes it; without, until the schema was read."""
+        """The table as SQL writes it, with its schema once that is known."""
         return sink_key(self._kept.access.schema, self._target.table)
 
     @property
@@ -160,7 +161,7 @@ class PostgresSink:
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The database, and the schema."""
+        """The address of the database, and the schema of the ledger."""
         access = self._kept.access
         return LedgerPlace(address=access.address(), schema=access.schema, is_known=access.is_known)
 
@@ -188,7 +189,7 @@ class PostgresSink:
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry` in one transaction."""
+        """Write the rows of `frame` and `entry`, in one transaction or one for each partition."""
         try:
             return self._write_or_fall_back(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
@@ -288,13 +289,14 @@ class PostgresSink:
 
 
 class KeptConnection:
-    """The connection of one sink. `access` has its settings, and schema and place once found.
+    """The connection that a sink keeps between batches.
 
-    `link` is the connection, for the batches of `query`. It is neither pickled nor copied, and a
-    forked process leaves its parent's alone.
+    `access` has its settings, and schema and address once they are known. `link` is the connection,
+    for the batches of `query`. Pickling and copying leave it out, and a forked process does not
+    touch its parent's.
     """
 
-    link: Connection | None = None  # also where `__init__` was not called: unpickling failed
+    link: Connection | None = None  # also if unpickling failed, so `__init__` was not called
     _owner = 0
 
     def __init__(self, access: ConnectionSettings) -> None:
@@ -315,7 +317,7 @@ class KeptConnection:
         self.link = None  # a fork leaves its parent's connection alone
 
     def placed(self, table: str | None, label: str) -> ConnectionSettings:
-        """Return the connection settings with the table's schema, which is looked up once.
+        """Return the connection settings with the table's schema; look it up only once.
 
         So the ledger stays the same, even if the search_path changes later (apply= may do that), or
         another schema gets a table of the same name.
@@ -333,7 +335,7 @@ class KeptConnection:
         return self.access
 
     def connection(self, writer: TransactionWriter) -> Connection:
-        """Return the kept connection, or a new one if that is another query's, or was lost."""
+        """Return the kept connection, or a new one if that belongs to another query or was lost."""
         link = self.link
         is_own = self._owner == os.getpid() and self.query == writer.query
         if link is None or not is_own or not usable(link):
@@ -345,15 +347,15 @@ class KeptConnection:
         return link
 
     def _note_place(self, link: Connection) -> None:
-        """Keep the first address of a function's dsn, so that the sink is not taken for another.
+        """Keep the first address of a dsn function, so that the sink's label stays the same.
 
-        Later ones may lead elsewhere, as after a failover: what goes by the label goes on by it.
+        Later dsns may lead to another server, as after a failover.
         """
         if not isinstance(self.access.dsn, str) and self.access.led_to is None:
             self.access = replace(self.access, led_to=link.place)
 
     def ask(self, writer: TransactionWriter, question: Callable[[Connection], _Answer]) -> _Answer:
-        """Ask on the kept connection, and on a new one if that turns out to have ended meanwhile.
+        """Call `question` with the kept connection; if that was lost, with a new one.
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
         """
@@ -368,13 +370,13 @@ class KeptConnection:
         return question(self.connection(writer))
 
     def remember_unknown_commit(self) -> None:
-        """Note that the COMMIT of the kept connection, if it is closed, was not answered."""
+        """Note that a COMMIT got no answer, if the kept connection is closed."""
         link = self.link  # read once: another thread may close the sink
         if link is not None:
             self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
-        """Wait until the backend whose COMMIT was not answered is gone; end it if it stays."""
+        """Wait until the backend whose COMMIT got no answer has ended; end it if it stays."""
         begun, timeout = monotonic(), self.access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_STILL_THERE, self._unknown_commit).fetchone()

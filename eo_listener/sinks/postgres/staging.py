@@ -1,9 +1,9 @@
-"""Large batches: the executors write into a table of ours, one statement moves it from there.
+"""Writes large batches: the executors fill a staging table, and one statement moves its rows.
 
-A staging table belongs to one sink and query and one try at one batch. Each row carries the
-attempt that wrote it, since Spark may run a task twice, and only what the attempts that Spark took
-for successful have reported is moved. A crash of the server empties an unlogged table: so the rows
-are counted.
+A staging table belongs to one sink and query and one try at one batch. Each row carries the number
+of the attempt that wrote it, since Spark may run a task twice; the sink moves only the rows of the
+attempts that Spark counts as successful. It counts these rows, since a crash of the server empties
+an unlogged table.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
 
 
 class NoStagingError(SinkError):
-    """The role may not make the staging table; nothing was written."""
+    """The role may not create the staging table; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
-    """The work of one task: its rows into the staging table. Sent to executors."""
+    """Writes the rows of one task into the staging table; Spark sends it to executors."""
 
     writer: TransactionWriter
     layout: ColumnLayout
@@ -64,7 +64,7 @@ class StageTask:
     entry: Entry
 
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
-        """Write. Rows that a failed attempt has left behind are not counted."""
+        """Write the task's rows; rows that a failed attempt has left behind do not count."""
         gathered = chunks(batches, self.layout, end=f"\t{attempt.number}\n")
         first = next(gathered, None)
         if first is None:
@@ -81,7 +81,7 @@ class StageTask:
             )
             try:
                 for number, chunk in enumerate(chain([first], gathered)):
-                    if number % SAVEPOINTS == 0:  # what counts are the rows of this attempt
+                    if number % SAVEPOINTS == 0:  # a failed attempt's rows do not count
                         if number:
                             self._end(link, copier)
                         self._begin(link, attempt.number)
@@ -103,20 +103,20 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """One batch by a staging table; `at_most` connections of executors are open at a time."""
+    """Writes a batch through a staging table; executors open at most `at_most` connections."""
 
     writer: TransactionWriter
     logged: bool
     at_most: int | None
 
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Stage `rows` by the executors, then move them with the ledger in one transaction."""
+        """Have the executors stage `rows`; then move rows and ledger in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
         letters_stage = f"{stage}_dead" if dead else None
         self._prepare(link, rows.layout, entry, stage, letters_stage)
         try:
-            # The user's function runs here: it need not travel.
+            # The user's function runs on the driver: it need not be sent.
             target = replace(self.writer.target, apply=None, dead_letters=letters_stage)
             task = StageTask(
                 writer=replace(self.writer, target=target),
@@ -124,7 +124,7 @@ class Staging:
                 stage=stage,
                 entry=replace(entry, moves={}),
             )
-            # Fewer tasks from the beginning: a task's rows may be those of several.
+            # Fewer tasks from the start: one task may stage the rows of several.
             frame = rows.frame
             fewer = frame if self.at_most is None else frame.coalesce(self.at_most)
             done = outcomes(fewer, task)
@@ -147,7 +147,7 @@ class Staging:
         stage: str,
         letters_stage: str | None,
     ) -> None:
-        """Check that this driver still owns the heads, clean up, and make the tables."""
+        """Check that this driver still owns the heads, create the tables, and drop old ones."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
             self.writer.begin(link, entry)
@@ -161,7 +161,7 @@ class Staging:
             if letters_stage is not None:
                 letters = statements_on(link, schema, letters_stage, staged=True)
                 run(link, Statement(letters.create()))
-                # Letters are inserted by statements that know of no attempts.
+                # The statements that insert letters do not name the attempt.
                 attempt = sql.SQL("current_setting({}, true)::bigint").format(sql.Literal(_SETTING))
                 link.execute(_add_attempt(identifier(schema, letters_stage), attempt))
             commit(link, self.writer.label, link.limit)
@@ -172,7 +172,7 @@ class Staging:
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.writer.label, "creating the staging table") from error
-        except BaseException:  # whatever it is: what is open must not stay open
+        except BaseException:  # any error: the transaction must not stay open
             roll_back(link)
             raise
         for schema, name in leftovers:
@@ -251,7 +251,7 @@ class Staging:
         )
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
-        """Drop staging tables; one that a stopped task still holds is left for a later batch."""
+        """Drop staging tables; leave one that a stopped task still holds to a later batch."""
         # In milliseconds, less than it takes the lock watch to ask who holds the table.
         wait = max(1, int(min(1.0, link.stall_timeout) * 500))
         for name in names:
@@ -263,7 +263,7 @@ class Staging:
             except errors.LockNotAvailable:
                 continue
             except (psycopg.Error, SinkError):
-                return  # the connection is gone, or the table not ours: nothing depends on it
+                return  # the connection is lost, or the table is not ours: nothing depends on it
 
 
 def _add_attempt(table: sql.Identifier, default: sql.Composable) -> sql.Composed:

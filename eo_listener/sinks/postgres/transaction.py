@@ -1,5 +1,6 @@
-"""One transaction: the ledger's lock, the rows, the ledger, COMMIT. The same on the driver and in
-the tasks of an executor.
+"""Runs the transaction of a batch: lock the heads, write the rows, move the heads, COMMIT.
+
+It is the same on the driver and in the tasks of an executor.
 """
 
 from __future__ import annotations
@@ -60,15 +61,16 @@ SELECT pid, backend_start, xact_start,
        set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""A COMMIT that was answered is on disk: what is lost later takes the ledger's row with it. And
-Spark may compute for long between two chunks.
+"""A COMMIT that was answered is on disk: a later loss of rows takes the ledger's row with it. And
+Spark may compute for a long time between two chunks.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of a batch, in the types of `layout`; `fetch` brings them to the driver, each time
-    from the first one on.
+    """The rows of a batch, in the types of `layout`.
+
+    Each call of `fetch` brings them to the driver, beginning with the first row.
     """
 
     frame: DataFrame
@@ -78,24 +80,24 @@ class Rows:
 
 @dataclass(kw_only=True)
 class WriteCounts:
-    """The numbers of one transaction so far: rows written, and rows of the batch in total."""
+    """The counts of one transaction: `rows` written, and the `total` rows of the batch."""
 
     dead_letters: DeadLetters
     rows: int = 0
     total: int = 0
 
     def applied(self) -> Applied:
-        """The result for the caller of a sink."""
+        """Return the counts as the result of `Sink.apply`."""
         return Applied(rows=self.rows, dead_letters=self.dead_letters.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionWriter:
-    """Writes batches of one sink and query. Holds no connection, so it may travel to executors.
+    """Writes the batches of one sink and query. Holds no connection, so it can go to executors.
 
     `alone`: no other transaction of the same sink and query may be open at the same time.
     `savepoints` is how many a transaction may have, None for any number. `keeps`: a task leaves its
-    connection open for the next one.
+    connection open for the next task.
     """
 
     access: ConnectionSettings
@@ -113,24 +115,24 @@ class TransactionWriter:
 
     @property
     def direct(self) -> bool:
-        """True if lines may go into the target at once."""
+        """True if lines may go straight into the target."""
         return self.target.mode is Mode.APPEND and self.target.apply is None
 
     @property
     def table(self) -> sql.Identifier:
-        """The target."""
+        """The target table with its schema."""
         return identifier(self.access.schema, self.target.table)
 
     @property
     def conninfo(self) -> str | None:
-        """The conninfo that `open` uses, None if that may be another text each time. Secret."""
+        """The conninfo that `open` uses, which is secret; None if it may differ each time."""
         if not isinstance(self.access.dsn, str):
             return None
         return self.access.conninfo(self.application)
 
     @property
     def application(self) -> str:
-        """The name of all connections of this sink and query."""
+        """The application_name of all connections of this sink and query."""
         return application_name(self.ledger.key, self.query)
 
     def open(self) -> Connection:
@@ -140,7 +142,7 @@ class TransactionWriter:
         return link
 
     def attend(self, link: Connection) -> None:
-        """Have a connection do what this writer says when it has to wait for a lock."""
+        """Give a connection the time limits and the lock watch of this writer."""
         application = self.application
         limit(link, self.access)
         watch = LockWatch(
@@ -155,7 +157,7 @@ class TransactionWriter:
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
         """Write rows through the driver, and the ledger's entry, in one transaction.
 
-        If a row is refused late, the rows are fetched again, each COPY with a savepoint.
+        If the server refuses a row late, fetches the rows again, with a savepoint for each COPY.
         """
         try:
             return self.write_arrow(link, rows.layout, rows.fetch(), entry)
@@ -171,9 +173,9 @@ class TransactionWriter:
         batches: Generator[pa.RecordBatch, None, None],
         entry: Entry,
     ) -> Applied:
-        """Write rows that come once, and the ledger's entry, in one transaction.
+        """Write rows that can be read only once, and the ledger's entry, in one transaction.
 
-        The work for the first of the rows is computed before it begins.
+        Spark computes the first of the rows before the transaction begins.
         """
         with closing(batches):
             gathered = chunks(batches, layout)
@@ -186,7 +188,7 @@ class TransactionWriter:
     def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
 
-        Raises ForeignWriterError if they differ from those that the entry found.
+        Raises ForeignWriterError if they differ from those that `entry` expects.
         """
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:
@@ -194,9 +196,9 @@ class TransactionWriter:
 
     @contextmanager
     def transaction(self, link: Connection, entry: Entry) -> Iterator[WriteCounts]:
-        """Everything between BEGIN and COMMIT but the rows.
+        """Do everything from BEGIN to COMMIT except the rows, which the caller writes in between.
 
-        Nothing is written if it is left by an error, but for OutcomeUnknownError.
+        After any error but OutcomeUnknownError, nothing was written.
         """
         counts = WriteCounts(dead_letters=self.dead_letters(link, entry))
         try:
@@ -213,13 +215,13 @@ class TransactionWriter:
         except psycopg.Error as error:
             roll_back(link, error)
             raise translated(error, self.label, "writing the batch") from None
-        except BaseException:  # whatever it is: what is open must not stay open
+        except BaseException:  # any error: the transaction must not stay open
             roll_back(link)
             raise
         fault_point("sink.committed")
 
     def dead_letters(self, link: Connection, entry: Entry, *, staged: bool = False) -> DeadLetters:
-        """Return what takes the rows that cannot be written."""
+        """Return the object that handles the rows that cannot be written."""
         return DeadLetters(
             link=link,
             label=self.label,
@@ -237,7 +239,7 @@ class TransactionWriter:
         staged: sql.Identifier,
         condition: sql.Composable,
     ) -> Merge:
-        """Return what moves rows that lie in `staged` into the target."""
+        """Return the object that moves rows from `staged` into the target."""
         return Merge(
             link=link,
             layout=layout,
@@ -281,11 +283,11 @@ class TransactionWriter:
 def begin(
     link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
 ) -> Cursor | None:
-    """Begin a transaction with our own limits, whatever the role's are; all in one round trip.
+    """Begin a transaction with our own time limits, whatever the role's are, in one round trip.
 
-    `first` runs a statement in it, whose answer is returned.
+    `first` runs a statement in it, and the function returns its answer.
     """
-    # Ours comes first, and finds out who it is; the server's is the second line.
+    # Our lock watch acts first, and names the holder; the server's limit is the second line.
     limits = (access.statement_timeout, access.lock_timeout + GRACE)
     with link.pipeline():
         link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -300,8 +302,8 @@ def begin(
 def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
     """Roll back; if that fails, close the connection, which has the same effect.
 
-    The connection is also closed if the error `after` shows that its server is a standby: the
-    next one may lead to the primary.
+    Also close it if the error `after` shows that its server is a standby: the next connection may
+    lead to the primary.
     """
     link.sealed = False
     try:
@@ -316,7 +318,7 @@ def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
 def commit(
     link: Connection, label: str, wait: float, *, sent: Callable[[], None] | None = None
 ) -> None:
-    """Send COMMIT, and read the answer within `wait` seconds; `sent` is called in between.
+    """Send COMMIT, call `sent`, and read the answer within `wait` seconds.
 
     Raises OutcomeUnknownError if no answer came, RetriableSinkError or SinkError if the server
     reports a rollback.
@@ -340,7 +342,7 @@ def commit(
     except (psycopg.Error, TimeoutError, OSError) as error:
         link.close()
         raise unknown from error
-    except BaseException:  # a test's, or Ctrl-C: an answer that is not read is in flight
+    except BaseException:  # a test's error, or Ctrl-C: the unread answer is in flight
         link.close()
         raise
     if answer is None:
@@ -351,7 +353,7 @@ def commit(
     refusal = psycopg.errors.error_from_result(answer)
     state = refusal.sqlstate or ""
     if state.startswith(("08", "57", "XX")) or not state:
-        # 57: the server is shutting down; a commit that waits for a standby is then done
+        # 57: the server is shutting down; a commit that waits for a standby then takes effect
         # nevertheless.
         link.close()
         raise unknown from refusal
@@ -364,7 +366,7 @@ def _until(done: Callable[[], bool], wire: Any, wait: float, *, writing: bool = 
         remaining = ends - monotonic()
         if remaining <= 0:
             raise TimeoutError
-        watch = select.poll()  # select() knows no descriptor above 1023
+        watch = select.poll()  # select() cannot watch a descriptor above 1023
         watch.register(wire.socket, select.POLLIN | (select.POLLOUT if writing else 0))
         watch.poll(min(remaining, 1.0) * 1000)
         wire.consume_input()

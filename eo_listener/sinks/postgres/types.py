@@ -1,4 +1,4 @@
-"""Which Spark type becomes which PostgreSQL type, and how values are encoded, in Spark or COPY."""
+"""Maps Spark types to PostgreSQL types, and to the encoding of values, in Spark or COPY."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READS_TEXT: Final = _TEXTS | {
     *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
     "geography",
 }
-"""Types that read a text, or refuse it: none that rounds, truncates or guesses. The text may
+"""Types that accept a text, or refuse it: none rounds, truncates or guesses. The text may
 change: ' 00123 ' becomes 123 in an integer.
 """
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
@@ -28,12 +28,12 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _STRING: Final = re.compile(r"(string|(var)?char\(\d+\)|string collate .*|void)")
 _TIME: Final = re.compile(r"time(\(\d\))?")
 _JSON: Final = frozenset({"json", "jsonb"})
-_LOSSLESS_MOMENT: Final = 6  # digits of a second that Spark has
-# By number: what an escape or a quote means in a literal depends on the session's settings.
+_LOSSLESS_MOMENT: Final = 6  # digits of a fraction of a second in Spark
+# By number: the meaning of an escape or a quote in a literal depends on the session's settings.
 _BACKSLASH, _DOUBLE, _SINGLE = "chr(92)", "chr(34)", "chr(39)"
 _T: Final = f"{_SINGLE}, 'T', {_SINGLE}"
 _JSON_OPTIONS: Final = (
-    # The defaults cut a moment to milliseconds, and leave nulls out.
+    # The defaults truncate a timestamp to milliseconds, and leave nulls out.
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
     f"'timestampFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSSXXX'), "
     f"'timestampNTZFormat', concat('yyyy-MM-dd', {_T}, 'HH:mm:ss.SSSSSS'))"
@@ -41,7 +41,7 @@ _JSON_OPTIONS: Final = (
 
 
 class Encoding(Enum):
-    """How a value is written in a line of COPY."""
+    """A way to write a value in a line of COPY."""
 
     PLAIN = "as Arrow casts it to a string"
     WORD = "as Spark casts it to a string"
@@ -55,11 +55,11 @@ class Encoding(Enum):
 
 
 class Existing(NamedTuple):
-    """A column that a table has: `base` is its type's own name, of a domain the type beneath it.
+    """A column of an existing table; `base` is the name of its type, or of the type under a domain.
 
-    `element` is the base type of an array's elements; `modifier` is PostgreSQL's atttypmod, -1
-    without one; `type_name` is what to write in a statement; `generated`: only by the server.
-    An enum's name is "enum".
+    `element` is the base type of an array's elements; `modifier` is PostgreSQL's atttypmod, -1 for
+    no modifier; `type_name` is the type as statements write it; `generated`: only the server sets
+    its values. The base type of an enum is "enum".
     """
 
     base: str
@@ -88,9 +88,7 @@ _ELEMENT_TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFormat:
-    """How values of a Spark type reach a column: its type, and their encoding (of arrays:
-    of their elements too).
-    """
+    """The type of a column, and the encoding of its values and, in an array, of the elements."""
 
     postgres: str
     encoding: Encoding
@@ -119,10 +117,11 @@ _SIMPLE: Final[dict[str, tuple[str, Encoding, frozenset[str]]]] = {
 
 
 def column_format(column: str, spark: Any, existing: Existing | None = None) -> ColumnFormat:
-    """Return how `spark`, a Spark type as its `jsonValue()`, is written.
+    """Return the format in which to write `spark`, a Spark type as its `jsonValue()`.
 
-    `existing` is the existing column, None if it is to be created. Raises SettingsError for a type
-    that PostgreSQL does not have, or that the column could not hold unchanged.
+    `existing` is the existing column, or None if the column is yet to be created. Raises
+    SettingsError for a type that PostgreSQL does not have, or that the column could not hold
+    unchanged.
     """
     if existing is not None and existing.generated:
         raise SettingsError(
@@ -140,7 +139,7 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
     elif base not in fits:
         raise _unfit(column, str(spark), existing)
     if base in _TEXTS and str(spark) in _FAR:
-        # Arrow spells no year after 32767, and a text column would take its excuse.
+        # Arrow writes no year after 32767, and a text column would accept its error text.
         encoding = _FAR[str(spark)]
     if not _exact(str(spark), scale, existing):
         raise _unfit(column, str(spark), existing, "its values would be rounded")
@@ -148,7 +147,7 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
 
 
 def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
-    """Type to make, encoding, types that fit, digits to keep (None: unknown)."""
+    """Return the type to create, encoding, types that fit, digits to keep (None: unknown)."""
     if spark in _SIMPLE:
         made, encoding, fits = _SIMPLE[spark]
         whole = 0 if fits >= _WHOLE else None
@@ -197,7 +196,7 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
 
 
 def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
-    """Return True if a type modifier of the column keeps every digit."""
+    """Return True if the type modifier of the column, if any, keeps every digit."""
     if existing.modifier < 0:
         return True
     if existing.base == "numeric":
@@ -210,7 +209,7 @@ def _exact(spark: str, scale: int | None, existing: Existing) -> bool:
 
 
 def _unfit(column: str, spark: str, existing: Existing, reason: str | None = None) -> SettingsError:
-    kind = _SIMPLE[spark][0] if spark in _SIMPLE else "one that holds it"
+    kind = _SIMPLE[spark][0] if spark in _SIMPLE else "a type that holds it"
     return SettingsError(
         f"column {column!r} is {spark} in the rows and {existing.type_name} in the table",
         cause=reason or "PostgreSQL would refuse or change its values",
@@ -219,12 +218,12 @@ def _unfit(column: str, spark: str, existing: Existing, reason: str | None = Non
 
 
 def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
-    """Return `frame` with its nested columns as texts, the others as they are.
+    """Return `frame` with the columns that Spark must encode as texts, the others unchanged.
 
-    Structs, maps and arrays of such become JSON, other arrays PostgreSQL's array literals. As text
-    of Spark SQL, since each call into the JVM that builds an expression would cost a batch a
-    millisecond. No text depends on the session's time zone: Spark Connect analyses it only when it
-    runs, under whatever zone the session has then.
+    Structs, maps, and arrays of these become JSON, other arrays PostgreSQL's array literals. The
+    expressions are Spark SQL texts, since each call into the JVM that builds an expression would
+    cost a batch a millisecond. None depends on the session's time zone: Spark Connect analyses it
+    only when it runs, under whatever zone the session has then.
     """
     names = frame.columns
     at = {name: f"c{index}" for index, name in enumerate(names)}
@@ -235,7 +234,7 @@ def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> Da
     }
     if not texts:
         return frame
-    # By position: no name of a column is ever parsed.
+    # By position, so that Spark never parses a column's name.
     plain = frame.toDF(*at.values())
     texts_only = plain.selectExpr(
         *(f"{texts.get(column, column)} AS {column}" for column in at.values())
@@ -252,7 +251,7 @@ def _text(value: str, column_format: ColumnFormat) -> str | None:
 
 
 def _item(encoding: Encoding) -> str:
-    """The element x of an array literal."""
+    """Return SQL for the element x of an array literal."""
     text = _ELEMENT_TEXTS.get(encoding, _WORD.format("x"))
     if encoding is Encoding.PLAIN:
         return text

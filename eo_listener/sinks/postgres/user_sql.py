@@ -1,4 +1,4 @@
-"""The user's own part of a transaction: what it may say, and that it ends nothing."""
+"""Runs the user's own part of a transaction, and keeps it from ending the transaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SILENT: Final = re.compile(
     r'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$',
     re.DOTALL | re.IGNORECASE,
 )
-"""Comments, texts and names in quotes: no statement begins in one."""
+"""Comments, and texts and names in quotes, inside which no statement begins."""
 
 _KEPT: Final = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
 
@@ -42,7 +42,7 @@ def ending(text: str) -> str | None:
 
 
 def check_apply(target: Target) -> None:
-    """Refuse statements that would end the transaction."""
+    """Raise SettingsError for a statement that would begin or end a transaction."""
     for text in target.statements:
         word = ending(text)
         if word is not None:
@@ -54,9 +54,9 @@ def check_apply(target: Target) -> None:
 
 
 def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> None:
-    """Run what the user gave on the rows in `eo_batch`, in the transaction that is open.
+    """Run the user's function or statements on the rows in `eo_batch`, in the open transaction.
 
-    Raises SinkError if a statement is refused, or has ended the transaction.
+    Raises SinkError if the server refuses a statement, or if the transaction has ended.
     """
     before = _transaction(link)
     if callable(target.apply):
@@ -72,8 +72,9 @@ def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> N
             ) or error.sqlstate is None:
                 raise
             raise SinkError(
-                f"{label}: statement {number} of apply= was refused: {reason(error, values=False)}",
-                fix="Nothing was written. Correct it; the rows of the batch are in eo_batch",
+                f"{label}: statement {number} of apply= was refused, and nothing was written: "
+                f"{reason(error, values=False)}",
+                fix="Correct the statement; the rows of the batch are in eo_batch",
             ) from None
     if _transaction(link) != before:
         raise SinkError(
@@ -84,16 +85,16 @@ def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> N
 
 
 class SealedCursor(psycopg.Cursor[Row]):
-    """A cursor for the user's function: every statement but those that end the transaction."""
+    """A cursor for the user's function, which refuses to begin or end a transaction."""
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> SealedCursor:
-        """As psycopg's; raises SinkError for COMMIT and its like, before it is sent."""
+        """Run a statement; raise SinkError for COMMIT and the like before it is sent."""
         self._check(query)
         super().execute(query, *args, **kwargs)
         return self
 
     def executemany(self, query: Any, *args: Any, **kwargs: Any) -> None:
-        """As psycopg's, with the same limit."""
+        """Run a statement for each row of parameters, with the same limit as `execute`."""
         self._check(query)
         super().executemany(query, *args, **kwargs)
 
@@ -113,7 +114,7 @@ class SealedCursor(psycopg.Cursor[Row]):
 
 @contextmanager
 def _sealed(link: Connection) -> Iterator[None]:
-    """Lend the connection out, and have it back as it was."""
+    """Lend the connection to the user's function, and restore its settings afterwards."""
     before = {name: getattr(link, name) for name in _KEPT}
     link.cursor_factory = SealedCursor
     link.sealed = True

@@ -1,4 +1,4 @@
-"""By which method the rows of a batch are written. Pure."""
+"""The methods of writing a batch, and the choice between them; reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 STAGING_ROWS: Final = 5_000_000
-"""From how many planned rows on the executors stage a batch that is one transaction."""
+"""From this number of planned rows on, executors stage a batch that is one transaction."""
 
 TASK_ROWS: Final = 200_000
-"""From how many planned rows on tasks write a batch that may be several transactions."""
+"""From this number of planned rows on, tasks write a batch of possibly several transactions."""
 
 Ranges = Sequence[tuple[TopicPartition, OffsetRange]]
-"""The offsets of each task, in the order of their ids."""
+"""The partition and offsets of each task, in the order of task ids."""
 
 
 class WriteMethod(Enum):
-    """DRIVER: through the driver. STAGING: by the executors into a staging table, and from there by
-    one statement. TASKS: by each task into the table itself, with the head of its partition. In
-    DRIVER and STAGING the batch is one transaction.
+    """The way in which the rows of a batch get into the table.
+
+    DRIVER: through the driver. STAGING: the executors write into a staging table, and one statement
+    moves the rows. TASKS: each task writes into the table itself, with the head of its partition.
+    With DRIVER and STAGING, the batch is one transaction.
     """
 
     DRIVER = "through the driver"
@@ -36,9 +38,9 @@ class WriteMethod(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The user's choice; `rows` is the number of planned rows from which executors write.
+    """The user's choice of write method; executors write batches of at least `rows` planned rows.
 
-    `connections` is how many of theirs may be open at a time, None: as many as tasks run.
+    `connections` is how many the executors may open at a time, None: as many as tasks run.
     """
 
     write_method: str
@@ -75,7 +77,7 @@ class Choice:
         )
 
     def wants(self, planned: int) -> WriteMethod:
-        """The write method for so many planned rows, if nothing prevents it."""
+        """Return the write method for `planned` rows, if nothing prevents it."""
         if self.write_method == "staging":
             return WriteMethod.STAGING
         if self.write_method == "driver" or planned < self.rows:
@@ -85,9 +87,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """The obstacles to the write methods, determined before they are needed; None without one.
+    """The obstacles to the write methods, known before a batch needs them; None: no obstacle.
 
-    `executors` prevents both methods of theirs, and may pass if it is `passing`; `staging`
+    `executors` prevents both methods of the executors, and is temporary if `passing`; `staging`
     prevents the staging table.
     """
 
@@ -96,14 +98,14 @@ class Proved:
     passing: bool = False
 
     def obstacle(self, method: WriteMethod) -> str | None:
-        """Return the obstacle to this method."""
+        """Return the obstacle to `method`, or None if nothing prevents it."""
         if method is WriteMethod.DRIVER:
             return None
         return self.executors or (self.staging if method is WriteMethod.STAGING else None)
 
 
 def missing(plan: PlannedBatch, entry: Entry) -> bool:
-    """Return True if `entry` lacks offsets of the batch: the sink has them already."""
+    """Return True if `entry` lacks offsets of the batch, which the sink already has."""
     return any(
         offset_range.start != offset_range.until and tp not in entry.moves
         for tp, offset_range in plan.ranges().items()
@@ -111,10 +113,10 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Return True if each task reads what is planned of one partition, and all of them all of it.
+    """Return True if each task reads the planned offsets of one partition, and together all.
 
-    The head of sources other than Kafka belongs to no task, even in a batch in which they have
-    nothing.
+    Return False if there are sources other than Kafka: their head belongs to no task, even in a
+    batch in which they have no data.
     """
     read, planned = (
         {tp: offset_range for tp, offset_range in items if offset_range.start != offset_range.until}
@@ -124,5 +126,5 @@ def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
 
 
 def of_each_task(ranges: Ranges, entry: Entry) -> Mapping[int, TopicPartition]:
-    """The partitions of `entry`, by the number of the task that reads them."""
+    """Return the partitions of `entry`, by the number of the task that reads them."""
     return {number: tp for number, (tp, _) in enumerate(ranges) if tp in entry.moves}

@@ -1,4 +1,4 @@
-"""The target table: its columns, its creation, and the first destination of a batch's rows."""
+"""Finds or creates the target table, and the table into which a batch's rows go first."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from eo_listener.sinks.sqlite.types import affinity, declared, keeps
 from eo_listener.sinks.target import STAGED, Mode, Target, refuse_dotted
 
 SCHEMA: Final = "main"
-"""The file itself: a name alone would mean a temporary table of that name first."""
+"""The file's own schema: an unqualified name would first mean a temporary table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The destination of a batch's rows: the target itself, or a staged table from which `apply=`
-    or `upsert` brings them there.
+    """The table into which a batch's rows go first.
+
+    It is the target itself, or a staged table from which `apply=` or `upsert` takes them.
     """
 
     row_filter: RowFilter
@@ -34,15 +35,15 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The rows' columns that `insert` takes."""
+        """The rows' columns that `insert` takes, in this order."""
         traced = self.upsert is not None and self.upsert.traced
         return (*self.row_filter.columns, *(ORIGIN if traced else ()))
 
 
 def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
-    """Find the target in the database, or make it, within the running transaction.
+    """Find the target in the database, or create it, within the open transaction.
 
-    Raises SettingsError where rows with this schema can never fit.
+    Raises SettingsError if rows with this schema can never fit.
     """
     if target.apply is not None:
         row_filter = RowFilter.for_target(schema.names, None)
@@ -79,15 +80,15 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
 
 
 def in_file(table: str) -> str:
-    """Return the name of a table of the file, quoted."""
+    """Return the quoted name of a table in the file."""
     return f"{SCHEMA}.{quoted(table)}"
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Return the columns of a table that can be written, and what each is declared as.
+    """Return the columns of a table that can be written, each with its declared type.
 
-    Empty if the table does not exist. In a STRICT table a column declared ANY takes every value
-    unchanged, as a column without a type does in others; its declaration is empty here.
+    The result is empty if the table does not exist. In a STRICT table, a column declared ANY keeps
+    every value unchanged, as a column without a type does in other tables; its type is empty here.
     """
     rows = connection.execute(f"PRAGMA {SCHEMA}.table_xinfo({quoted(table)})").fetchall()
     columns = {name: kind for _, name, kind, *_, hidden in rows if not hidden}
@@ -108,7 +109,7 @@ def _check_keys(target: Target, row_filter: RowFilter) -> None:
 
 
 def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
-    """Raise SettingsError where the table that exists would change values of a column."""
+    """Raise SettingsError if the existing table would change values of a column."""
     for field in fields:
         kind = existing.get(field.name)
         if kind is None or keeps(kind, field.type):
@@ -123,10 +124,10 @@ def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[p
 
 
 def _columns(schema: pa.Schema, row_filter: RowFilter, keys: Sequence[str]) -> str:
-    """The body of CREATE TABLE.
+    """Return the column list of CREATE TABLE.
 
-    The keys are unique, not a primary key: a lone INTEGER PRIMARY KEY makes a number of its own
-    out of null.
+    The keys are unique, not a primary key: a single INTEGER PRIMARY KEY replaces null with a number
+    of its own.
     """
     parts = [
         f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))

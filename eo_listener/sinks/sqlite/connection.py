@@ -1,11 +1,11 @@
-"""The database file: whether it can be used at all, and a connection to it.
+"""Checks that the database file can be used, and opens a connection to it.
 
 A new file gets a write-ahead log (WAL): readers and the writer do not wait for each other, and
 COMMIT is one sync. WAL needs memory that is shared between processes, so it works on one machine
 only, and on a network file system neither it nor the locks of a rollback journal can be trusted:
-such a path is refused. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with
-a journal) are the settings of `synchronous` under which what COMMIT has confirmed outlives a power
-cut.
+the sink refuses such a path. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA
+(with a journal) are the settings of `synchronous` under which a confirmed COMMIT survives a power
+failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.sinks.sqlite.errors import explain, translated
 
 _LOG_KEPT: Final = 64 << 20
-"""To how many bytes the log is cut back when it is written from its beginning again."""
+"""The bytes to which SQLite cuts the log back before it writes it from the beginning again."""
 _REMOTE: Final = re.compile(
     r"nfs4?|cifs|smb3|smbfs|afpfs|9p|afs|ceph|lustre|beegfs|gpfs|orangefs|fuse\.(sshfs|ceph-fuse|"
     r"glusterfs|juicefs|s3fs|mount-s3|goofys|gcsfuse|blobfuse2?|rclone)"
@@ -32,9 +32,9 @@ _REMOTE: Final = re.compile(
 
 
 class Connection(sqlite3.Connection):
-    """A connection that can be put back.
+    """A connection that can be reset after the user's function has used it.
 
-    An open cursor would hold a lock, and a factory would change all answers.
+    An open cursor would hold a lock, and a row or text factory would change all answers.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -42,30 +42,30 @@ class Connection(sqlite3.Connection):
         super().__init__(*args, **options)
 
     def cursor(self, *args: Any, **options: Any) -> Any:
-        """Make a cursor, and remember it."""
+        """Create a cursor, and remember it for `put_back`."""
         cursor = super().cursor(*args, **options)
         self._cursors.add(cursor)
         return cursor
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
-        """Run a statement on a cursor of its own, which sqlite3 would make past `cursor`."""
+        """Run a statement on a new cursor, which sqlite3 itself would not get from `cursor`."""
         cursor: sqlite3.Cursor = self.cursor().execute(*args)
         return cursor
 
     def executemany(self, *args: Any) -> sqlite3.Cursor:
-        """Run a statement for each row of parameters, on a cursor of its own."""
+        """Run a statement for each row of parameters, on a new cursor."""
         cursor: sqlite3.Cursor = self.cursor().executemany(*args)
         return cursor
 
     def put_back(self) -> None:
-        """Close all cursors, and let rows and texts be what they are at first."""
+        """Close all cursors, and reset the row and text factories."""
         for cursor in list(self._cursors):
             cursor.close()
         self.row_factory, self.text_factory = None, str
 
 
 def absolute(path: str | Path) -> Path:
-    """The absolute path. Raises SettingsError if it begins with an unknown user's home."""
+    """Return the absolute path; raise SettingsError if it begins with an unknown user's home."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
@@ -73,9 +73,9 @@ def absolute(path: str | Path) -> Path:
 
 
 class DatabaseFile:
-    """One path, and at most one connection to it, made when it is needed.
+    """A database file, and at most one connection to it, opened when it is needed.
 
-    A forked child gets a connection of its own: SQLite's must not cross a fork.
+    A forked child gets a connection of its own: an SQLite connection must not cross a fork.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class DatabaseFile:
         return {**self.__dict__, "_connection": None, "_inherited": []}
 
     def connection(self) -> Connection:
-        """Return the open connection.
+        """Return the connection; open it first if necessary.
 
-        Raises SettingsError for an impossible path, SinkError if it cannot be opened.
+        Raises SettingsError for an unusable path, SinkError if the file cannot be opened.
         """
         if self._connection is not None and self._pid != os.getpid():
             self._inherited.append(self._connection)  # closing it would drop the parent's locks
@@ -111,7 +111,7 @@ class DatabaseFile:
         return translated(self.path, waited=self.busy_timeout)
 
     def close(self) -> None:
-        """Close the connection; what is not committed is rolled back."""
+        """Close the connection; SQLite rolls back an open transaction."""
         connection, self._connection = self._connection, None
         if connection is not None and self._pid == os.getpid():
             connection.close()
@@ -126,11 +126,11 @@ class DatabaseFile:
                 uri=True,
                 factory=Connection,
                 timeout=self.busy_timeout,
-                isolation_level=None,  # we say BEGIN and COMMIT ourselves
-                check_same_thread=False,  # foreachBatch comes on any thread, one at a time
+                isolation_level=None,  # we send BEGIN and COMMIT ourselves
+                check_same_thread=False,  # foreachBatch runs on any thread, one at a time
             )
             _set_journal(connection, is_new=is_new)
-            # Within a transaction, and so in apply=, it could no longer be changed.
+            # Later, within a transaction and so in apply=, this setting cannot be changed.
             keys = "ON" if self._foreign_keys else "OFF"
             connection.execute(f"PRAGMA foreign_keys = {keys}")
         except sqlite3.Error as error:
@@ -140,7 +140,7 @@ class DatabaseFile:
         return connection
 
     def _check_path(self) -> bool:
-        """Return True if the file does not exist yet. Raises SettingsError if it cannot be made."""
+        """Return True if the file does not exist yet; raise SettingsError if it cannot be used."""
         if self.path.is_dir():
             raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")
         if not self.path.parent.is_dir():
@@ -168,13 +168,13 @@ def _set_journal(connection: sqlite3.Connection, *, is_new: bool) -> None:
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if is_new:
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    connection.execute("PRAGMA fullfsync = ON")  # macOS: its plain sync stays in the disk's cache
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain sync only reaches the disk's cache
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT}")
     connection.execute(f"PRAGMA synchronous = {'FULL' if journal == 'wal' else 'EXTRA'}")
 
 
 def _file_system(folder: Path) -> str:
-    """The type of a folder's file system; empty if unknown."""
+    """Return the type of a folder's file system, or an empty string if it is unknown."""
     inside = [
         (len(part.mountpoint), part.fstype)
         for part in psutil.disk_partitions(all=True)

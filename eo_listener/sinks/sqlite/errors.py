@@ -1,5 +1,6 @@
-"""The meaning of SQLite's errors for a batch, recognised by their texts: Python 3.10 gives no
-codes.
+"""Translates SQLite's errors into our errors, with cause and fix.
+
+It recognises them by their texts, since Python 3.10 gives no error codes.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Holder(NamedTuple):
 def holders(path: Path) -> list[Holder]:
     """Return the other processes of this machine that have the file open, the stopped ones first.
 
-    Those of other users may be missing: their files cannot be seen. A command line is shown up to
-    its first argument, since others may hold secrets.
+    Processes of other users may be missing: their open files are not visible. A command line is
+    shown up to its first argument, since later arguments may hold secrets.
     """
     names = {f"{path.resolve()}{suffix}" for suffix in _SUFFIXES}
     processes = []
@@ -89,14 +90,14 @@ _KNOWN: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.DataError)
-"""A row's own values are not taken."""
+"""Errors by which SQLite refuses a row for its values."""
 
 _CONSTRAINT: Final = re.compile(
     r"(UNIQUE|NOT NULL|CHECK|FOREIGN KEY|PRIMARY KEY) constraint failed.*|datatype mismatch|"
     r"cannot store \w+ value in \w+ column .*",
     re.DOTALL,
 )
-"""SQLite's own words about a refused row: names of ours and the user's, never a value."""
+"""SQLite's own texts about a refused row: they hold names, never a value."""
 
 _TRIGGER: Final = "SQLITE_CONSTRAINT_TRIGGER"
 
@@ -112,7 +113,7 @@ def is_busy(error: Failure) -> bool:
 
 
 def refusal_reason(error: sqlite3.Error) -> RefusalReason:
-    """Return why a row was refused; the text of a trigger's RAISE may hold what the row holds."""
+    """Return why a row was refused; the text of a trigger's RAISE may hold values of the row."""
     text = str(error)
     by_trigger = getattr(error, "sqlite_errorname", None) == _TRIGGER  # from Python 3.11 on
     if by_trigger or _CONSTRAINT.fullmatch(text) is None:
@@ -121,8 +122,9 @@ def refusal_reason(error: sqlite3.Error) -> RefusalReason:
 
 
 def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
-    """Raise SinkError if a refused row has ended the transaction: ON CONFLICT ROLLBACK, or a
-    trigger's.
+    """Raise SinkError if a refused row has ended the transaction.
+
+    ON CONFLICT ROLLBACK does that, or a trigger's ROLLBACK.
     """
     if not connection.in_transaction:
         raise SinkError(
@@ -151,7 +153,7 @@ _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
         "Name the file that was passed to SqliteSink",
     ),
 }
-"""As in `_KNOWN`, for a process that only reads."""
+"""Causes and fixes as in `_KNOWN`, for a process that only reads."""
 
 
 @contextmanager
@@ -164,9 +166,9 @@ def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[No
 
 
 def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -> SinkError:
-    """Return the error to raise for one of SQLite's after which nothing was written.
+    """Return the error to raise for SQLite's `error`, after which nothing was written.
 
-    `reads`: the ledger in the file is read from outside.
+    `reads`: the process only reads the ledger in the file.
     """
     if is_busy(error):
         return lock_error(path, waited)
@@ -191,8 +193,9 @@ def explain_commit(
 ) -> SinkError:
     """Return the error to raise for a failed COMMIT.
 
-    A full disk is met before the last page of the transaction, and a lock before the first. Any
-    other failure may have come after it, in the sync: then recovery decides, not we.
+    SQLite notices a full disk before the last page of the transaction is written, and a lock before
+    the first. Any other failure may have come later, in the sync: then SQLite's recovery decides if
+    the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(
@@ -213,7 +216,7 @@ def explain_commit(
 
 
 def lock_error(path: Path, waited: float) -> SinkLockedError:
-    """Return the error for a lock, which names its holder and how to end it."""
+    """Return the error for a lock, which names the holder and how to end that process."""
     processes = holders(path)
     if not processes:
         return SinkLockedError(

@@ -1,4 +1,4 @@
-"""The ledger in a SQLite file: made, read, moved."""
+"""Creates, reads and moves the ledger in an SQLite file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ledger:
     create: bool
 
     def make(self, connection: Connection) -> None:
-        """Create the tables if they do not exist; without `create` raise SettingsError instead."""
+        """Create the ledger if it does not exist; without `create` raise SettingsError instead."""
         if columns_of(connection, HEADS):
             return
         if not self.create:
@@ -50,7 +50,7 @@ class Ledger:
             connection.execute(statement)
 
     def applied(self, connection: Connection, query: str) -> dict[TopicPartition, Head]:
-        """Read the heads of `query`. A ledger that is missing is made, in its own transaction."""
+        """Read the heads of `query`; create a missing ledger, in a transaction of its own."""
         if not columns_of(connection, HEADS):
             connection.execute("BEGIN IMMEDIATE")
             self.make(connection)
@@ -58,20 +58,20 @@ class Ledger:
         return {tp: row.head for tp, row in self.read(connection, query).items()}
 
     def read(self, connection: Connection, query: str) -> dict[TopicPartition, LedgerRow]:
-        """Read the heads of `query`, of a ledger that is there."""
+        """Read the heads of `query` from the ledger, which must exist."""
         rows = map(read_ledger_row, connection.execute(*SQL.heads(self.key, query)))
         return {row.partition: row for row in rows}
 
     def moved_by(
         self, connection: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads that `query_id` has moved last, of any sink and query."""
+        """Read all heads, of any sink and query, whose last move was by `query_id`."""
         return moved_heads(connection.execute(*SQL.moved_by(query_id)))
 
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.
 
-        Return True if each head was as `entry` found it; if not, roll back.
+        Return True if each head was as `entry` expects; if not, the caller must roll back.
         """
         self.make(connection)
         now = datetime.now(timezone.utc)
@@ -86,5 +86,5 @@ class Ledger:
         return True
 
     def foreign_writer(self, connection: Connection, entry: Entry) -> ForeignWriterError:
-        """Say by what is in the ledger why `entry` could not move it."""
+        """Return the error that shows which heads of the ledger differ from those in `entry`."""
         return rows_changed(self.label, entry, self.read(connection, entry.query))

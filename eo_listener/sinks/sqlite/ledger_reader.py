@@ -1,4 +1,4 @@
-"""Reads the ledger of a SQLite file from outside; opens the file for reading only."""
+"""Reads the ledger of an SQLite file without a sink; opens the file for reading only."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _AT_ONCE: Final = 10_000
 def row_origins(
     connection: sqlite3.Connection, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and offset of each row, in this order; rows without one of them last.
+    """Yield topic, partition and offset of each row, sorted by them; rows that lack one come last.
 
-    SQLite sorts them, in temporary files if they are many. `columns` are the names of the three.
-    Raises SettingsError if the table or a column does not exist, and sqlite3.Error.
+    SQLite sorts the rows, in temporary files if there are many. `columns` are the names of the
+    three columns. Raises SettingsError if the table or a column does not exist, and sqlite3.Error.
     """
     existing = columns_of(connection, table)
     require_origin_columns(repr(table), existing, columns)
     topic, partition, offset = map(quoted, columns)
     names = f"{topic}, {partition}, {offset}"
     empty = " OR ".join(f"{name} IS NULL" for name in (topic, partition, offset))
-    # By the bytes of texts, whatever the column's own collation is.
+    # Texts in the order of their bytes, whatever the column's collation is.
     order = f"{empty}, {topic} COLLATE BINARY, {partition}, {offset}"
     cursor = connection.execute(f"SELECT {names} FROM {in_file(table)} ORDER BY {order}")
     cursor.arraysize = _AT_ONCE
@@ -43,7 +43,7 @@ def row_origins(
 
 
 class SqliteLedgerReader:
-    """The `LedgerReader` of a file. `busy_timeout` is in seconds. Connects at first use."""
+    """The `LedgerReader` of an SQLite file. `busy_timeout` is in seconds. Connects at first use."""
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._path = absolute(path)
@@ -52,11 +52,11 @@ class SqliteLedgerReader:
 
     @property
     def label(self) -> str:
-        """The file."""
+        """The file, for display."""
         return f"SQLite file {self._path}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Read all heads."""
+        """Read the heads of all ledgers."""
         with self._translated():
             connection = self.connection()
             if not columns_of(connection, HEADS):
@@ -68,13 +68,13 @@ class SqliteLedgerReader:
             return stored_ledgers(connection.execute(*SQL.all_heads()))
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read what was applied."""
+        """Yield the applied batches of the ledger `key`."""
         with self._translated():
             rows = self.connection().execute(*SQL.applied_batches(*key))
             yield from map(read_applied_batch, rows)
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Read the source offset of each row of a sink's table."""
+        """Yield the source offset of each row of a sink's table."""
         with self._translated():
             yield from row_origins(self.connection(), sink, columns)
 

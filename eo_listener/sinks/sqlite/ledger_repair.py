@@ -1,4 +1,4 @@
-"""Repairs the ledger in a SQLite file, in one transaction that compares the heads first."""
+"""Repairs the ledger in an SQLite file, in one transaction that compares the heads first."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class SqliteLedgerRepair:
-    """The `LedgerRepair` of a file. `busy_timeout` is in seconds.
+    """The `LedgerRepair` of an SQLite file. `busy_timeout` is in seconds.
 
-    SQLite does not show who has a file open: a sink shows only while it writes.
+    SQLite does not show who has a file open: a repair notices a sink only while the sink writes.
     """
 
     remarks: tuple[str, ...] = ()
@@ -37,19 +37,19 @@ class SqliteLedgerRepair:
         )
 
     def key_of(self, table: str) -> str:
-        """The key of a sink that writes to this table."""
+        """Return the key of a sink that writes to `table`."""
         return folded(table)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # SQLite shows none
-        """Return none."""
+        """Return an empty tuple."""
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Check that the table was renamed."""
+        """Raise SettingsError if the sink's name changes, but its table was not renamed."""
         refuse_other_table(rename, self._has_table)
 
     def rename(self, rename: Rename) -> None:
-        """Carry a ledger over: its heads and its history."""
+        """Give a ledger, its heads and its history, another sink or query."""
 
         def change(connection: Connection) -> None:
             old, new = (self._heads(connection, key) for key in (rename.old, rename.new))
@@ -62,7 +62,7 @@ class SqliteLedgerRepair:
         self._transact(change)
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head over a gap."""
+        """Move the head in `entry` past a gap."""
         ledger = self._ledger(sink)
 
         def change(connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""The rows of a batch with one key: staged, brought into order, and the newest of them written.
+"""Sorts the staged rows of a batch, and writes the newest row of each key.
 
-A statement that SQLite refuses changes nothing, and the ones before it stay. So the rows of all
-keys go in as one stream, in which a refused row is followed by the next newest of its key.
+A statement that SQLite refuses changes nothing, and the statements before it stay in effect. So the
+rows of all keys go in as one stream, in which the next newest row of its key follows a refused row.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ STAGE: Final = "temp.eo_upsert"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsert:
-    """Which rows go from STAGE into the target, and how.
+    """The statements that choose rows in STAGE and write them into the target.
 
-    `columns` are the target's, with Arrow's types; in STAGE they are called by number, so that no
-    name of the user's meets one of ours. `collations` are those of the unique index of the keys.
+    `columns` are the target's, with Arrow's types; in STAGE they have numbers as names, so that the
+    user's names cannot conflict with ours. `collations` are those of the keys' unique index.
     `located`: the target has topic, partition and offset too.
     """
 
@@ -61,7 +61,7 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """From the rows' schema, which of its columns are written, and what the table declares.
+        """Return the upsert of the `columns` of `schema` into a table that declares `existing`.
 
         Raises SettingsError for a version that the table would not order as Spark does.
         """
@@ -80,12 +80,12 @@ class Upsert:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The target's columns."""
+        """The names of the target's columns."""
         return tuple(field.name for field in self.columns)
 
     @property
     def staged(self) -> tuple[str, ...]:
-        """The columns of STAGE; without a type, so that each keeps what is put into it."""
+        """The columns of STAGE, which have no type, so that they keep values unchanged."""
         named = tuple(f"c{at}" for at in range(len(self.columns)))
         return (*named, *(STAGED_ORIGIN if self.traced else ()))
 
@@ -102,15 +102,15 @@ class Upsert:
         return f"{text} WHERE {condition}" if each else text
 
     def unordered(self) -> str:
-        """Return the query for whether rows have no order: only then `choose` compares values."""
+        """Return a query with a row if rows have no order: only then `choose` compares values."""
         tied = self._newest(()).unordered()
         return f"SELECT 1 FROM (SELECT {tied} AS eo_tied FROM {STAGE}) WHERE eo_tied LIMIT 1"
 
     def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        Before the row's own columns are its place, whether it is tied, whether another row of the
-        table has its version but comes from another partition, and its origin.
+        The result has, before a row's own columns, its place, whether it is tied, whether the
+        table's row has its version but comes from another partition, and its origin.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())
@@ -158,7 +158,7 @@ class Upsert:
         return value_columns(self.names, traced=self.traced)
 
     def _differs(self) -> str:
-        """SQL for True if a row of the table has other values; a CASE, as in Newest."""
+        """Return SQL that is true if the table's row has other values; a CASE, as in `Newest`."""
         pairs = [(f"eo_there.{quoted(name)}", self._staged(name)) for name in self._values]
         cases = [f"WHEN {old} IS NOT eo_given.{new} COLLATE BINARY THEN 1" for old, new in pairs]
         return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
@@ -172,7 +172,7 @@ class Upsert:
 
 
 class Merge:
-    """Writes the staged rows of one batch; counts what went in."""
+    """Writes the staged rows of one batch, and counts the rows written."""
 
     def __init__(self, connection: sqlite3.Connection, upsert: Upsert) -> None:
         self.rows = 0
@@ -183,9 +183,9 @@ class Merge:
         self._offered = 0
 
     def run(self) -> Generator[DeadLetter, None, None]:
-        """Write them, and yield those that were refused.
+        """Write the newest row of each key, and yield the refused rows.
 
-        Raises SettingsError where the newest of the rows with one key cannot be determined.
+        Raises SettingsError if the newest of the rows with the same key cannot be determined.
         """
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
@@ -229,7 +229,7 @@ class Merge:
             raise tie(target.keys, target.version_column, origin, in_table=in_table)
 
     def _count(self, tried: int, changed: int) -> None:
-        """Count what was written: an older version is not, nor what a trigger ignores."""
+        """Count the rows written, without older versions and rows that a trigger ignores."""
         self.rows += min(tried, self._connection.total_changes - changed)
 
     def _letter(self, refusal: RefusalReason) -> DeadLetter:
@@ -251,7 +251,7 @@ class Merge:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value that SQLite gives back, as JSON has it."""
+    """Return a value that SQLite returned, as JSON represents it."""
     if value is None:
         return None
     if pa.types.is_nested(kind):
@@ -260,7 +260,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _traced(schema: pa.Schema) -> bool:
-    """Return True if the rows have topic, partition and offset, as Kafka's own."""
+    """Return True if the rows have topic, partition and offset, in Kafka's types."""
     if not set(ORIGIN) <= set(schema.names):
         return False
     topic, partition, offset = (schema.field(name).type for name in ORIGIN)
@@ -280,7 +280,7 @@ def _check_version(version: str, kind: pa.DataType, declared: str | None) -> Non
 def collations(
     connection: sqlite3.Connection, schema: str, table: str, keys: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return how the unique index of `keys` compares each of them."""
+    """Return the collation by which the unique index of `keys` compares each key."""
     for _, index, unique, *_ in connection.execute(f"PRAGMA {schema}.index_list({quoted(table)})"):
         index_columns = connection.execute(
             f"PRAGMA {schema}.index_xinfo({quoted(index)})"
@@ -288,11 +288,11 @@ def collations(
         names = {name: collation for *_, name, _, collation, key in index_columns if key}
         if unique and set(names) == set(keys):
             return tuple(names[key] for key in keys)
-    return ("BINARY",) * len(keys)  # the row's own number has no index
+    return ("BINARY",) * len(keys)  # the rowid has no index
 
 
 def check_stage(connection: sqlite3.Connection, upsert: Upsert) -> None:
-    """Raise SettingsError where the target has no unique index on the keys."""
+    """Raise SettingsError if the target has no unique index on the keys."""
     try:
         connection.execute(f"EXPLAIN {upsert.write()}", (None,) * len(upsert.columns))
     except sqlite3.OperationalError as error:

@@ -1,8 +1,8 @@
-"""A batch's rows and its ledger entry in one transaction of one SQLite file.
+"""Writes a batch's rows and its ledger entry in one transaction of one SQLite file.
 
 BEGIN IMMEDIATE takes the only write lock before anything is read or written, so a transaction
-never fails halfway because of another writer. Rows that Spark brings as one are fetched before
-it; those of a larger batch while the lock is held.
+never fails halfway because of another writer. The sink fetches rows that Spark delivers at once
+before that; those of a larger batch, while it holds the lock.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _LETTERS: Final = 1000  # how many dead letters are in memory at once
 
 
 class Writing:
-    """Writes the rows of one batch into `table`; counts what went in.
+    """Writes the rows of one batch into `table`, and counts the rows written.
 
-    A statement that SQLite refuses changes nothing, and the ones before it stay: each is a
-    savepoint of its own. So the rows go in as one stream, which goes on behind a refused row.
+    A statement that SQLite refuses changes nothing, and the statements before it stay: each is a
+    savepoint of its own. So the rows go in as one stream, which continues after a refused row.
     """
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
@@ -55,8 +55,8 @@ class Writing:
     def write(self, batch: pa.RecordBatch) -> Generator[DeadLetter, None, None]:
         """Write the rows of `batch`, and yield those that were not written.
 
-        Nothing more is written once the caller stops asking. Raises sqlite3.Error for what is no
-        single row's fault.
+        Writes no more rows once the caller stops iterating. Raises sqlite3.Error for an error that
+        is no single row's fault.
         """
         batch, marked = self._table.row_filter.sift(batch)
         yield from marked
@@ -89,7 +89,7 @@ class Writing:
         return batch.filter(pa.array(is_good, pa.bool_())) if reasons else batch, letters
 
     def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
-        first = iter(columns[0])  # it knows how many of its values were taken
+        first = iter(columns[0])  # its length hint shows how many values were taken
         rows = zip(first, *columns[1:], strict=True)
         taken = 0
         while taken < batch.num_rows:
@@ -106,9 +106,9 @@ class Writing:
                 self._count(taken - before, changed)
 
     def _count(self, tried: int, changed: int) -> None:
-        """Count what was written: a constraint may say ON CONFLICT IGNORE, a trigger RAISE(IGNORE).
+        """Count the rows written, without those that ON CONFLICT IGNORE or RAISE(IGNORE) dropped.
 
-        A trigger's own changes are among those that SQLite counts, and may hide rows so dropped.
+        SQLite also counts a trigger's own changes, which may hide dropped rows.
         """
         self.rows += min(tried, self._connection.total_changes - changed)
 
@@ -116,16 +116,16 @@ class Writing:
 class SqliteSink:
     """Writes batches into `table` of the SQLite file `path`, each of them once.
 
-    `mode`: "append"; "upsert" by `keys` (the newest row of a key, by `version_column` if there is
-    one, else by offset).
-    `apply`: SQL statements, one each, or a function of connection and entry, run on the batch's
-    rows (in the temporary table `eo_batch`) instead of a write to `table`, in the same
-    transaction. `dead_letters` names a table for rows that cannot be written, at most
-    `max_dead_letters` of a batch: a number, or a share of its rows as a float. `busy_timeout` is in
-    seconds. `foreign_keys`: whether they are enforced, which is not SQLite's own default. With
-    `create=False` neither file nor tables are made.
+    `mode`: "append", or "upsert" with `keys`, which keeps the newest row of each key, by
+    `version_column` if you name one, otherwise by offset. `apply`: your own SQL statements, one in
+    each string, or a function of (connection, entry), which run in the same transaction on the
+    batch's rows (in the temporary table `eo_batch`) instead of a write to `table`. `dead_letters`
+    names a table for rows that cannot be written, at most `max_dead_letters` of a batch: a number,
+    or a share of its rows as a float. `busy_timeout` is in seconds. `foreign_keys`: SQLite
+    enforces them, which is not its own default. With `create=False`, the sink creates neither file
+    nor tables.
 
-    Raises SettingsError for arguments that cannot be.
+    Raises SettingsError for invalid arguments.
     """
 
     per_partition = False
@@ -183,17 +183,17 @@ class SqliteSink:
 
     @property
     def label(self) -> str:
-        """The file and the table."""
+        """The table and its file, for display."""
         return f"table {self._target.table!r} of {self._file.path}"
 
     @property
     def key(self) -> str:
-        """The table's name, in lower case, since case does not matter: SQLite's names have none."""
+        """The table's name in lower case, since SQLite ignores the case of names."""
         return folded(self._target.table)
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The file."""
+        """The address of the file."""
         return LedgerPlace(address=f"sqlite:{self._file.path}")
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
@@ -288,7 +288,7 @@ class SqliteSink:
         refusals: Refusals,
         letters: Generator[DeadLetter, None, None],
     ) -> None:
-        """Write them; raises PoisonRowError for the first if there is no table for them."""
+        """Write `letters`; raise PoisonRowError for the first if there is no table for them."""
         with closing(letters):
             while refused := list(islice(letters, 1 if self._letters is None else _LETTERS)):
                 if self._letters is None:
@@ -308,7 +308,7 @@ class SqliteSink:
             raise explain_commit(error, path, rolled_back=rolled_back, waited=waited) from error
 
     def _roll_back(self, connection: Connection) -> bool:
-        """End the transaction, if need be by closing the file; return True if it stays open."""
+        """Roll back, if necessary by closing the file; return True if the file stays open."""
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -319,5 +319,5 @@ class SqliteSink:
 
 
 def folded(name: str) -> str:
-    """Return a name as SQLite compares it: only the letters of ASCII have no case."""
+    """Return a name as SQLite compares it: it ignores the case of ASCII letters only."""
     return "".join(character.lower() if character.isascii() else character for character in name)

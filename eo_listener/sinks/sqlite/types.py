@@ -1,7 +1,7 @@
-"""Arrow's columns as SQLite keeps them: what type is declared, and which values are bound.
+"""Maps Arrow's columns to SQLite: the types to declare, and the values to bind.
 
-SQLite has integers, floats, texts and blobs. Decimals become texts, which lose no digit; moments
-ISO 8601, in UTC where Spark knows the zone; arrays, structs and maps JSON.
+SQLite has integers, floats, texts and blobs. Decimals become texts, which lose no digit; dates and
+timestamps become ISO 8601 texts, in UTC if Spark knows the zone; arrays, structs and maps JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AFFINITIES: Final = (  # in this order: a POINT is an INTEGER
 
 
 def declared(kind: pa.DataType) -> str:
-    """Return the type that a column is declared with: one that changes no value put into it."""
+    """Return the type to declare a column with, which changes no value of `kind`."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -33,7 +33,7 @@ def declared(kind: pa.DataType) -> str:
 
 
 def affinity(declaration: str) -> str:
-    """Return what SQLite turns values into that go into a column declared so (its section 3.1)."""
+    """Return the type affinity of a column with this declaration (SQLite's section 3.1)."""
     upper = declaration.upper()
     for parts, affinity_name in _AFFINITIES:
         if any(part in upper for part in parts):
@@ -42,9 +42,9 @@ def affinity(declaration: str) -> str:
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
-    """Return True if a column declared so keeps the values that `values` makes of a type of Arrow.
+    """Return True if a column with this declaration keeps the values that `values` makes of `kind`.
 
-    Moments and JSON of nested types stay texts anywhere: none of them reads as a number.
+    Dates, timestamps and JSON of nested types stay texts in any column: none reads as a number.
     """
     kept_as = affinity(declaration)
     if _is_text(kind) or pa.types.is_decimal(kind):
@@ -63,7 +63,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def values(column: pa.Array) -> list[Any]:
     """Return the values of a column as sqlite3 binds them."""
     kind = column.type
-    if pa.types.is_decimal(kind):  # a decimal's own text turns to 1E-10
+    if pa.types.is_decimal(kind):  # str() of a decimal may be 1E-10
         return [None if value is None else format(value, "f") for value in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         texts = column.cast(pa.timestamp("us")).cast(pa.string())
@@ -76,9 +76,9 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Return the reasons why SQLite would change values, by row; `key`: the column identifies rows.
+    """Return, by row, why SQLite could not keep a value of a column; `key`: it is one of the keys.
 
-    NaN would become null, and two rows with a null key are two rows.
+    NaN would become null, and SQLite does not treat rows with a null key as the same row.
     """
     kind = column.type
     checks: list[tuple[pa.Array, str]] = []
@@ -102,7 +102,7 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
 
 
 def unreadable_values(name: str, column: pa.Array) -> dict[int, str]:
-    """Return the rows with a value that Python cannot represent: nested times beyond its years."""
+    """Return, by row, why Python cannot represent a value: a nested time beyond its years."""
     row_flaws = {}
     for index, value in enumerate(column):
         try:

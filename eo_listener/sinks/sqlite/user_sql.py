@@ -1,4 +1,4 @@
-"""The user's own part of the transaction, kept from ending it and from writing the ledger."""
+"""Runs the user's own part of the transaction, which may neither end it nor write the ledger."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _CHANGES: Final = frozenset(
         sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     }
 )
-"""Actions whose second argument is a table: under another name its rows would no longer be a
-ledger.
+"""Actions whose second argument is the table. Under another name, the ledger's table would no
+longer be a ledger.
 """
 
 
 def run_apply(connection: Connection, target: Target, entry: Entry) -> None:
-    """Run it on the staged rows, and drop them.
+    """Run the user's function or statements on the staged rows, then drop the rows.
 
-    Raises sqlite3.Error for a statement that fails or is not allowed; whatever a function raises
-    goes on.
+    Raises sqlite3.Error for a statement that fails or is not allowed, and whatever the function
+    raises.
     """
     connection.execute("SAVEPOINT eo_apply")
-    connection.set_authorizer(_guard)  # it has statements prepared before it prepared again
+    connection.set_authorizer(_guard)  # SQLite then also prepares earlier statements again
     try:
         if callable(target.apply):
             target.apply(connection, entry)
         for statement in target.statements:
             connection.execute(statement)
     finally:
-        connection.set_authorizer(_allow)  # None does not take it away before Python 3.11
+        connection.set_authorizer(_allow)  # None does not remove it before Python 3.11
         connection.put_back()
     connection.execute("RELEASE eo_apply")
     connection.execute(f"DROP TABLE temp.{STAGED}")
