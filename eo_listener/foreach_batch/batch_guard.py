@@ -87,9 +87,8 @@ def judge_batch(
     partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
     `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
-    `new_checkpoint` is the consent that NewCheckpointError shows: it names the checkpoint with
-    which counted sources continue, and the batch after which they do. With counted sources
-    `per_partition` has no effect.
+    `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with which counted
+    sources continue, and the batch after which they do. They ignore `per_partition`.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,

@@ -586,7 +586,7 @@ def test_records_are_not_written_twice_for_a_ledger_that_was_restored_alone(
     """They may be in the target: that is to be looked at before anything is read once more."""
     found = only(judged(given))
     assert found.kind is kind
-    first, _, second = found.fix.partition("; if it has none, ")
+    first, _, second = found.fix.partition("; if none")
     assert "topic out" in first.partition(";")[0]
     assert f'{accept}="accept"' in first
     assert "starting_offsets(ledger=sink" in second
