@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
 from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers, QueryStateLost
@@ -31,7 +31,7 @@ from eo_listener.foreach_batch.process_writes import (
     refuse_shared_ledgers,
     second_writer,
 )
-from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter, Written
+from eo_listener.foreach_batch.sink_writer import Renew, RetryLimits, SinkWriter, Written
 from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
@@ -39,32 +39,27 @@ from eo_listener.model.ledger_place import place_of
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import PlanReader, Sink
 from eo_listener.offsets import TopicPartition
-from eo_listener.spark.computed_rows import cached_rows, computed_rows
 
 logger = logging.getLogger("eo_listener")
 
 
-class DataFrames:
-    """Operations on DataFrames, classic and Spark Connect. Spark's errors go to the caller."""
+class Frames(Protocol):
+    """The operations on DataFrames that a batch needs. Spark's errors go to the caller."""
 
     def is_frame(self, output: object) -> bool:
-        """Return True for a DataFrame of Spark, not of pandas, without a call into Spark."""
-        return any(
-            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
-            for kind in type(output).__mro__
-        )
+        """Return True for a DataFrame of Spark."""
+
+    def has_shuffle(self, frame: Any, source: Any) -> bool:
+        """Return True if a shuffle precedes the rows of `frame`, which is made of `source`."""
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         """Cache the rows of `frame` while several frames made of it are computed."""
-        return cached_rows(frame)
 
-    def computed(self, frame: Any) -> AbstractContextManager[Any]:
-        """Compute the rows of `frame` once, and yield the frame to use."""
-        return computed_rows(frame)
+    def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
+        """Compute the rows of `frame` once, each part of them too, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
         """Compute all rows, and keep none."""
-        frame.write.format("noop").mode("overwrite").save()
 
 
 Transform = Callable[[Any, PlannedBatch], Any]
@@ -115,7 +110,7 @@ class BatchRunner:
         self,
         plans: PlanReader,
         sinks: Sequence[Sink],
-        frames: DataFrames,
+        frames: Frames,
         *,
         transform: Transform | None = None,
         name: str | None = None,
@@ -213,9 +208,9 @@ class BatchRunner:
                 fields = batch.event_fields(task.sink)
                 self._observers.notify(BatchReplayed(**fields, discarded=discard))
         if due:
-            with self._outputs(frame, plan, due) as outputs:
+            with self._outputs(frame, plan, due) as (outputs, renew):
                 for task in due:
-                    if not self._write(task, outputs[task.index], batch) and plan.stateful:
+                    if not self._write(task, outputs[task.index], batch, renew) and plan.stateful:
                         self._frames.discard(frame)
 
     def _applied(self, sink: Sink, batch: _BatchInProgress) -> Mapping[TopicPartition, Head]:
@@ -272,10 +267,12 @@ class BatchRunner:
         is_new = all(head.query_id != plan.query_id for head in heads.values())
         return _SinkTask(index, sink, judgement, plan.stateful and bool(heads) and is_new)
 
-    def _write(self, task: _SinkTask, frame: Any, batch: _BatchInProgress) -> bool:
+    def _write(
+        self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
+    ) -> bool:
         """Write what a sink lacks; return False if another driver has written all of it."""
         batch.sink = task.sink
-        task, written = self._written(task, frame, batch)
+        task, written = self._written(task, frame, batch, renew)
         if written is None:
             fields = batch.event_fields(task.sink)
             self._observers.notify(BatchReplayed(**fields, discarded=batch.plan.stateful))
@@ -301,7 +298,7 @@ class BatchRunner:
         return True
 
     def _written(
-        self, task: _SinkTask, frame: Any, batch: _BatchInProgress
+        self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
     ) -> tuple[_SinkTask, Written | None]:
         """Write what a sink lacks; the result is None if another driver has written all of it.
 
@@ -313,7 +310,9 @@ class BatchRunner:
         while task.judgement.entry.moves:
             is_new = self._process.begin_write(batch.plan, target, writer)
             try:
-                written = self._writer.write(task.sink, frame, task.judgement.entry, batch.plan)
+                written = self._writer.write(
+                    task.sink, frame, task.judgement.entry, batch.plan, renew
+                )
             except ForeignWriterError as foreign:
                 if is_new and not (self._writer.doubtful or task.sink.per_partition):
                     self._process.end_write(batch.plan, target, None)
@@ -346,28 +345,36 @@ class BatchRunner:
     @contextmanager
     def _outputs(
         self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
-    ) -> Iterator[Sequence[Any]]:
-        """Yield the frames to write, one for each sink.
+    ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
+        """Yield the frames to write, one for each sink, and how to compute a single one again.
 
         If several sinks need theirs, all rows are computed before the first is written: a frame
-        may read a table that an earlier sink writes.
+        may read a table that an earlier sink writes. So are rows that come from a shuffle, as
+        Spark may compute a part of them twice.
         """
         outputs = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(outputs, list | tuple)
         self._check_outputs(outputs if several else [outputs], several=several)
         outputs = list(outputs) if several else [outputs] * len(self._sinks)
-        if len(due) == 1:
-            yield outputs
+        needed = {id(outputs[task.index]): outputs[task.index] for task in due}
+        if len(due) == 1 and not self._frames.has_shuffle(outputs[due[0].index], frame):
+            yield outputs, None
             return
         with ExitStack() as computed, ExitStack() as inputs:
-            if several:
+
+            def compute(output: Any) -> Any:
+                return computed.enter_context(self._frames.computed(output, frame, plan.run_id))
+
+            def renew() -> Any:
+                computed.close()
+                return compute(outputs[due[0].index])
+
+            if len(needed) > 1:
                 inputs.enter_context(self._frames.cached(frame))
-            rows: dict[int, Any] = {}
-            for output in (outputs[task.index] for task in due):
-                if id(output) not in rows:
-                    rows[id(output)] = computed.enter_context(self._frames.computed(output))
+            rows = {key: compute(output) for key, output in needed.items()}
             inputs.close()
-            yield [rows.get(id(output), output) for output in outputs]
+            ready = [rows.get(id(output), output) for output in outputs]
+            yield ready, renew if len(due) == 1 else None
 
     def _check_outputs(self, outputs: Sequence[Any], *, several: bool) -> None:
         """Raise SettingsError if a sink would not get exactly one DataFrame."""

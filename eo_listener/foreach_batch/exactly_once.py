@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.events import Observer, Observers
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
-from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner
+from eo_listener.foreach_batch.data_frames import DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits

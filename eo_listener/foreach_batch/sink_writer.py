@@ -59,6 +59,10 @@ class Written:
     attempts: int
 
 
+Renew = Callable[[], Any]
+"""Computes the rows of a batch again; returns the frame to write."""
+
+
 class SinkWriter:
     """Writes entries, and decides what to do after each kind of failure.
 
@@ -89,8 +93,17 @@ class SinkWriter:
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, "retrying to read the ledger")
 
-    def write(self, sink: Sink, frame: Any, entry: Entry, plan: PlannedBatch) -> Written:
+    def write(
+        self,
+        sink: Sink,
+        frame: Any,
+        entry: Entry,
+        plan: PlannedBatch,
+        renew: Renew | None = None,
+    ) -> Written:
         """Write the rows of `frame` and `entry`, once.
+
+        `renew` returns the frame for the next try, if its rows are kept: they may have been lost.
 
         Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
         does not show if it has.
@@ -116,8 +129,10 @@ class SinkWriter:
                 remaining = self._found_out(sink, entry, unknown)
                 if remaining.moves:
                     self._pause(pauses, unknown, again)
+                    frame = frame if renew is None else renew()
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, again)
+                frame = frame if renew is None else renew()
                 if sink.per_partition:  # some of its transactions may have been committed
                     remaining = self._found_out(sink, entry, error)
         return Written(applied=None, attempts=attempts)

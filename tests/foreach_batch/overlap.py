@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eo_listener.events import Event, Observers
-from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner, Frames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.protocols import Sink
 from eo_listener.testing.faults import hooked
@@ -20,7 +20,7 @@ _OLD, _NEW = "the old driver", "the new driver"
 class Overlap:
     """The drivers; `events` are what the new one tells, `failed` what either has raised."""
 
-    def __init__(self, plans: Plans, frames: DataFrames) -> None:
+    def __init__(self, plans: Plans, frames: Frames) -> None:
         self.plans = plans
         self.frames = frames
         self.events: list[Event] = []

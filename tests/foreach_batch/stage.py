@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from eo_listener.errors import StorageError
 from eo_listener.events import Event, Observers
-from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner, Frames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
@@ -44,14 +44,19 @@ class Frame:
 
 
 @dataclass
-class ListFrames(DataFrames):
-    """`DataFrames` over `Frame`; `log` names what was done, in order."""
+class ListFrames(Frames):
+    """`Frames` over `Frame`; `log` names what was done, in order."""
 
     log: list[str] = field(default_factory=list)
+    shuffled: bool = False
 
     def is_frame(self, made: Any) -> bool:
         """Whether it is a Frame."""
         return isinstance(made, Frame)
+
+    def has_shuffle(self, frame: Frame, source: Frame) -> bool:
+        """As the test has it."""
+        return self.shuffled
 
     @contextmanager
     def cached(self, frame: Frame) -> Iterator[None]:
@@ -61,7 +66,7 @@ class ListFrames(DataFrames):
         self.log.append("release")
 
     @contextmanager
-    def computed(self, frame: Frame) -> Iterator[Frame]:
+    def computed(self, frame: Frame, source: Frame, run_id: str) -> Iterator[Frame]:
         """Compute it, as a frame of its own."""
         self.log.append("compute")
         computed = Frame(frame.collect(), computed=1, held=True)

@@ -109,6 +109,32 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
     assert computed.value == 60
 
 
+def test_a_part_of_a_batch_is_not_computed_twice(jobs: Jobs, topics: Topics) -> None:
+    """After a loss of shuffle files the query fails, and its restart computes the whole batch."""
+    topic = topics.create()
+    topics.fill(topic, 30)
+    sink = MemorySink()
+    write, lost = exactly_once(sink), list[Path]()
+    folders = jobs.spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
+
+    def function(frame: DataFrame, batch_id: int) -> None:
+        frame.collect()
+        if not lost:
+            for folder in folders.diskBlockManager().localDirsString():
+                lost.extend(Path(folder).rglob("shuffle_*"))
+            for file in lost:
+                file.unlink()
+        write(frame, batch_id)
+
+    data = jobs.read(topic).repartition(3)
+    text = jobs.failure(data, function)
+    assert "SinkError: Spark" in text
+    assert sink.rows == []
+    assert lost
+    jobs.drain(data, function)
+    assert values(sink) == list(range(30))
+
+
 def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> None:
     """The second part of a batch is refused, not dropped, whichever of two objects for one sink
     gets it; a restart replays the first part.

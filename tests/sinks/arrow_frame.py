@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
-from eo_listener.foreach_batch.batch_runner import DataFrames
+from eo_listener.foreach_batch.batch_runner import Frames
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -79,10 +79,22 @@ class ArrowFrame:
             yield pa.Table.from_batches([batch])
 
 
-class ArrowFrames(DataFrames):
+class ArrowFrames(Frames):
     """What the steps of a batch do with them."""
 
     def is_frame(self, made: Any) -> bool:
         return isinstance(made, ArrowFrame)
 
-    cached = computed = nullcontext  # type: ignore[assignment]  # they hold nothing
+    def has_shuffle(self, frame: ArrowFrame, source: ArrowFrame) -> bool:
+        return False
+
+    def cached(self, frame: ArrowFrame) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def computed(
+        self, frame: ArrowFrame, source: ArrowFrame, run_id: str
+    ) -> AbstractContextManager[ArrowFrame]:
+        return nullcontext(frame)
+
+    def discard(self, frame: ArrowFrame) -> None:
+        pass

@@ -170,7 +170,7 @@ def _foreign_at_once(self: BatchRunner, due: Any, course: Any, foreign: ForeignW
     raise foreign
 
 
-def _twice_at_most(self: BatchRunner, due: Any, frame: Any, course: Any) -> Any:
+def _twice_at_most(self: BatchRunner, *arguments: Any) -> Any:
     """The second head that was moved is not checked."""
     steps: Any = self
     again = self._again
@@ -180,13 +180,13 @@ def _twice_at_most(self: BatchRunner, due: Any, frame: Any, course: Any) -> Any:
         return again(*what)
 
     steps._again = once
-    return _all_written(self, due, frame, course)
+    return _all_written(self, *arguments)
 
 
-def _not_foreign(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+def _not_foreign(self: SinkWriter, *arguments: Any) -> Written:
     """When another has moved the ledger, the batch must be there."""
     try:
-        return _write(self, sink, frame, entry, plan)
+        return _write(self, *arguments)
     except ForeignWriterError:
         return Written(applied=None, attempts=1)
 

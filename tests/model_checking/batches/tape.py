@@ -9,7 +9,7 @@ from typing import Any
 
 from eo_listener.errors import EoListenerError
 from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
-from eo_listener.foreach_batch.batch_runner import BatchRunner, DataFrames
+from eo_listener.foreach_batch.batch_runner import BatchRunner, Frames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.ledger import Applied, Entry, Head
@@ -84,7 +84,7 @@ class Paused(BaseException):
 
 
 @dataclass(slots=True)
-class Tape(DataFrames):
+class Tape(Frames):
     """Gives the answers in their order; where they end, `pending` is what was asked."""
 
     answers: tuple[Answer, ...]
@@ -106,7 +106,7 @@ class Tape(DataFrames):
             raise answer.error(f"the world says so to {call.name}")
         return answer.value
 
-    # A `PlanReader`, the DataFrame of the batch, and `DataFrames`
+    # A `PlanReader`, the DataFrame of the batch, and `Frames`
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         planned: Planned = self.ask(Call("plan"))
@@ -126,7 +126,10 @@ class Tape(DataFrames):
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def computed(self, frame: Any) -> AbstractContextManager[Any]:
+    def has_shuffle(self, frame: Any, source: Any) -> bool:
+        return False
+
+    def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
         return nullcontext(frame)
 
     def discard(self, frame: Any) -> None:
