@@ -10,7 +10,13 @@ from typing import Any, Final
 from eo_listener.errors import SinkError
 from eo_listener.spark.computed_rows import cached_rows, computed_rows
 from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.stage_attempts import StageAttempts
+from eo_listener.spark.jvm.stage_attempts import (
+    LOST_SHUFFLE,
+    OFTEN,
+    REPEATED,
+    RunStages,
+    tagged_jobs,
+)
 
 _TRIES: Final = 3
 _EXCHANGE: Final = re.compile(r"(?<!Broadcast)Exchange\b")  # in the text of a physical plan
@@ -21,7 +27,7 @@ class DataFrames:
     """Handles a batch with DataFrames, classic and Connect. Spark's errors go to the caller."""
 
     def __init__(self) -> None:
-        self._attempts = StageAttempts()
+        self._stages = RunStages()
 
     def is_frame(self, output: object) -> bool:
         """Return True for a DataFrame of Spark, not of pandas; Spark is not asked."""
@@ -60,19 +66,18 @@ class DataFrames:
         session = frame.sparkSession
         for _ in range(_TRIES):
             with ExitStack() as stack:
-                with self._attempts.tagged_jobs(session) as tag:
+                with tagged_jobs(session) as tag:
                     rows = stack.enter_context(computed_rows(frame))
-                if not self._attempts.has_repeated(session, run_id, tag):
+                if not self._stages.have_repeated(session, run_id, tag):
                     yield rows
                     return
             with asking("read the plan of a batch"):
                 if _is_shuffled(source):  # each try of ours would read what is left of its files
                     break
         raise SinkError(
-            "Spark has computed a part of the batch twice, and the two parts may not fit together",
-            cause="an executor was lost, with its part of a shuffle",
-            fix="Restart the query: it computes the whole batch again. If this recurs, find out "
-            "why executors end (memory, preemption)",
+            REPEATED,
+            cause=LOST_SHUFFLE,
+            fix=f"Restart the query: it computes the whole batch again. {OFTEN}",
         )
 
     def discard(self, frame: Any) -> None:

@@ -20,7 +20,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,6 +42,8 @@ LOST: Final = "Checkpoint block"
 """Spark's name, in an error, for a lost part of rows whose lineage was cut."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
+_CODE: Final = re.compile("UDF|Python|Pandas|Arrow|MapElements|MapPartitions|FlatMap")
+"""The user's functions, as a physical plan shows them: Spark does not know if they are random."""
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
@@ -69,6 +71,7 @@ def stream(
         not plan.deterministic or _may_change(frame)
     )
     task_count = None if at_once else cut_count(plan, _partitions(frame), task_rows)
+    is_cut = task_count is not None
     if task_count:
         frame = _cut(frame, task_count)
     if is_connect(frame):  # one job, which sends rows as soon as they are ready
@@ -79,9 +82,9 @@ def stream(
         tasks=task_count or _partitions(frame),
         cores=_cores(frame),
         may_change=may_change,
-        is_cut=task_count is not None,
+        is_cut=is_cut,
     )
-    with closing(_messages(frame, fetching)) as messages:
+    with _checked(frame, is_cut=is_cut), closing(_messages(frame, fetching)) as messages:
         for message in messages:
             yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
@@ -97,6 +100,16 @@ def schema_of(frame: Any) -> pa.Schema:
 def is_connect(frame: Any) -> bool:
     """Return True if `frame` is a DataFrame of Spark Connect, whose JVM is in another process."""
     return getattr(frame, "_jdf", None) is None
+
+
+def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
+    """Refuse rows of a cut that Spark has computed twice, if a function of the user's made them."""
+    if not is_cut:
+        return nullcontext()
+    from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # loading this module must not need Spark
+
+    text = frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001  # pyspark does not show it
+    return refuse_repeated_stages(frame.sparkSession) if _CODE.search(text) else nullcontext()
 
 
 def _partitions(frame: Any) -> int:

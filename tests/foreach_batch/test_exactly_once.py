@@ -115,7 +115,8 @@ def test_a_part_of_a_batch_is_not_computed_twice(jobs: Jobs, topics: Topics) -> 
     topics.fill(topic, 30)
     sink = MemorySink()
     write, lost = exactly_once(sink), list[Path]()
-    folders = jobs.spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
+    jvm: Any = jobs.spark.sparkContext._jvm
+    folders = jvm.org.apache.spark.SparkEnv.get().blockManager()
 
     def function(frame: DataFrame, batch_id: int) -> None:
         frame.collect()

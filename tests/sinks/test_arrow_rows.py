@@ -136,10 +136,21 @@ LOSSES: list[tuple[Callable[[DataFrame], DataFrame], list[int]]] = [
 def test_a_shuffle_that_is_lost_loses_no_row(
     spark: SparkSession, transform: Callable[[DataFrame], DataFrame], counts: list[int]
 ) -> None:
-    """All rows come once, though parts of them are computed twice and are others then."""
+    """All rows come once, or the batch is to begin again, if a part of them is computed twice."""
     frame = transform(spark.range(0, 4000, 1, 2))
-    found = numbers(frame, planned(*counts), lambda: lose_shuffles(spark), task_rows=250)
-    assert sorted(found) == list(range(4000))
+    try:
+        rows = numbers(frame, planned(*counts), lambda: lose_shuffles(spark), task_rows=250)
+    except RetriableSinkError:
+        rows = numbers(frame, planned(*counts), task_rows=250)
+    assert sorted(rows) == list(range(4000))
+
+
+def test_a_cut_of_rows_that_chance_chooses_is_refused(spark: SparkSession) -> None:
+    """Spark does not know of the chance: a part of the cut is computed again of other rows."""
+    chance = functions.udf(lambda _: uuid.uuid4().int % 2 == 0, "boolean")
+    frame = spark.range(0, 4000, 1, 2).where(chance("id"))
+    with pytest.raises(RetriableSinkError, match="twice"):
+        numbers(frame, planned(4000), lambda: lose_shuffles(spark), task_rows=250)
 
 
 def test_rows_that_chance_chooses_are_chosen_once(spark: SparkSession) -> None:

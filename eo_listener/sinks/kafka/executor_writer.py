@@ -72,6 +72,7 @@ class ExecutorWriter:
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Have Spark run the tasks, and return their reports."""
         from eo_listener.spark.jvm.row_writer import write_rows  # noqa: PLC0415  # needs Spark
+        from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # the same
 
         batch = uuid.uuid4().hex
         topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
@@ -80,7 +81,8 @@ class ExecutorWriter:
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=joined)
         try:
             fault_point("sink.copying")
-            with begun.producer.polled():
+            session = self._frame.sparkSession
+            with begun.producer.polled(), refuse_repeated_stages(session):
                 write_rows(
                     self._frame,
                     batch,

@@ -14,69 +14,110 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from eo_listener.errors import SinkError
+from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.running_jvm import class_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PATIENCE: Final = 30.0  # seconds until the store has the end of a job; it is told asynchronously
+REPEATED: Final = "Spark has computed a part of the batch twice, and the parts may not fit together"
+LOST_SHUFFLE: Final = "an executor was lost, and with it a part of a shuffle"
+OFTEN: Final = "If this recurs, find out why executors end (memory, preemption)"
+
+_TIMEOUT: Final = 30.0  # seconds until the store has the end of a job; it is told asynchronously
 _PAUSE: Final = 0.01
-_UNFINISHED: Final = ("RUNNING", "UNKNOWN")
+_TASK: Final = "read the stages of a batch"
+_END: Final = "-end"
 
 
-class StageAttempts:
-    """Compares the stages of a run's jobs. For the query's thread."""
+@contextmanager
+def tagged_jobs(session: SparkSession) -> Iterator[str]:
+    """Tag the jobs of the block, and yield the tag. Raises JvmError."""
+    tag = f"eo-listener-{uuid.uuid4().hex}"
+    with _tagged(session, tag):
+        yield tag
+    # A job without tasks. When the store has its end, it has all that happened before.
+    with _tagged(session, tag + _END), asking("run a job"):
+        session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs in Python
+
+
+def has_repeated(session: SparkSession, tag: str) -> bool:
+    """Return True if jobs with `tag` have run a map stage more than once, as a whole or in part.
+
+    Raises JvmError, and SinkError if Spark does not report how the jobs ended.
+    """
+    with asking(_TASK):
+        return _has_repeated(_context(session).statusStore(), _ended_jobs(session, tag))
+
+
+@contextmanager
+def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
+    """Raise RetriableSinkError if jobs of the block ran a map stage more than once; see above."""
+    with tagged_jobs(session) as tag:
+        yield
+    if has_repeated(session, tag):
+        raise RetriableSinkError(
+            REPEATED,
+            cause=LOST_SHUFFLE,
+            fix=f"Nothing to do: the batch is retried. {OFTEN}",
+        )
+
+
+class RunStages:
+    """The stages that the jobs of a run have run. For the query's thread."""
 
     def __init__(self) -> None:
         self._compared: dict[str, int] = {}  # by run: the newest job whose stages were compared
 
-    @contextmanager
-    def tagged_jobs(self, session: SparkSession) -> Iterator[str]:
-        """Tag the jobs of the block, and yield the tag. Raises JvmError."""
-        tag = f"eo-listener-{uuid.uuid4().hex}"
-        context = session.sparkContext._jsc.sc()  # noqa: SLF001  # pyspark 3.5 has no public way
-        with asking("tag its jobs"):
-            context.addJobTag(tag)
-        try:
-            yield tag
-        finally:
-            with asking("tag its jobs"):
-                context.removeJobTag(tag)
+    def have_repeated(self, session: SparkSession, run_id: str, tag: str) -> bool:
+        """Return True if a map stage of a batch has run more than once, as `has_repeated` does.
 
-    def has_repeated(self, session: SparkSession, run_id: str, tag: str) -> bool:
-        """Return True if a map stage of a batch has run more than once, as a whole or in part.
-
-        The batch is all jobs of the run since the last call, and those with `tag`. Raises JvmError,
-        and SinkError if Spark does not report how they ended.
+        The batch is all jobs of the run since the last call, and the jobs with `tag`.
         """
-        context: Any = session.sparkContext._jsc.sc()  # noqa: SLF001  # as above
-        arrays = session._jvm.java.util.Arrays  # type: ignore[union-attr]  # noqa: SLF001  # as above
-        with asking("read the stages of a batch"):
-            tracker, store = context.statusTracker(), context.statusStore()
-            tagged = _numbers(arrays.toString(tracker.getJobIdsForTag(tag)))
-            deadline = time.monotonic() + _PATIENCE
-            while not tagged or any(_is_unfinished(store, job) for job in tagged):
-                if time.monotonic() > deadline:
-                    raise SinkError(
-                        "Spark does not report how the jobs of the batch ended",
-                        cause="its queue of events is full or slow (spark.scheduler.listenerbus."
-                        "eventqueue.appStatus.capacity)",
-                        fix="Restart the query: it computes the batch again",
-                    )
-                time.sleep(_PAUSE)
-                tagged = _numbers(arrays.toString(tracker.getJobIdsForTag(tag)))
-            since = self._compared.get(run_id, -1)
-            of_run = _numbers(arrays.toString(tracker.getJobIdsForGroup(run_id)))
-            jobs = {*tagged, *(job for job in of_run if job > since)}
-            self._compared = {run_id: max(jobs)}
-            return _has_repeated(store, jobs)
+        context = _context(session)
+        with asking(_TASK):
+            tagged, since = _ended_jobs(session, tag), self._compared.get(run_id, -1)
+            of_run = _numbers(session, context.statusTracker().getJobIdsForGroup(run_id))
+            jobs = tagged | {job for job in of_run if job > since}
+            self._compared = {run_id: max(jobs, default=since)}
+            return _has_repeated(context.statusStore(), jobs)
+
+
+@contextmanager
+def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    with asking("tag its jobs"):
+        _context(session).addJobTag(tag)
+    try:
+        yield
+    finally:
+        with asking("tag its jobs"):
+            _context(session).removeJobTag(tag)
+
+
+def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
+    """Return the jobs with `tag`, once the store has the end of each, and so all their stages."""
+    context = _context(session)
+    store, tracker = context.statusStore(), context.statusTracker()
+    deadline = time.monotonic() + _TIMEOUT
+    while True:
+        last = _numbers(session, tracker.getJobIdsForTag(tag + _END))
+        if last and store.job(last[0]).status().name() != "RUNNING":
+            return set(_numbers(session, tracker.getJobIdsForTag(tag)))
+        if time.monotonic() > deadline:
+            raise SinkError(
+                "Spark does not report how the jobs of the batch ended",
+                cause="its queue of events is full or slow "
+                "(spark.scheduler.listenerbus.eventqueue.appStatus.capacity)",
+                fix="Restart the query: it computes the batch again",
+            )
+        time.sleep(_PAUSE)
 
 
 def _has_repeated(store: Any, jobs: set[int]) -> bool:
-    stages = {stage for job in jobs for stage in _numbers(store.job(job).stageIds().mkString(", "))}
+    texts = [str(store.job(job).stageIds().mkString(" ")) for job in jobs]
     written: set[str] = set()
-    for number in stages:
+    for number in {int(number) for text in texts for number in text.split()}:
         stage = store.lastStageAttempt(number)
         if stage.status().name() == "SKIPPED":  # its shuffle files are complete
             continue
@@ -91,9 +132,12 @@ def _has_repeated(store: Any, jobs: set[int]) -> bool:
     return False
 
 
-def _is_unfinished(store: Any, job: int) -> bool:
-    return store.job(job).status().name() in _UNFINISHED
-
-
-def _numbers(text: str) -> list[int]:
+def _numbers(session: SparkSession, jobs: Any) -> list[int]:
+    """Return the numbers in an array of the JVM, by one call."""
+    arrays: Any = class_of(session._jvm, "java.util.Arrays")  # noqa: SLF001  # as below
+    text = str(arrays.toString(jobs))
     return [int(number) for number in text.strip("[]").split(", ") if number]
+
+
+def _context(session: SparkSession) -> Any:
+    return session.sparkContext._jsc.sc()  # noqa: SLF001  # pyspark shows no stage attempts
