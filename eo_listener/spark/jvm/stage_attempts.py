@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError
+
 from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import class_of
@@ -118,7 +120,15 @@ def _has_repeated(store: Any, jobs: set[int]) -> bool:
     texts = [str(store.job(job).stageIds().mkString(" ")) for job in jobs]
     written: set[str] = set()
     for number in {int(number) for text in texts for number in text.split()}:
-        stage = store.lastStageAttempt(number)
+        try:
+            stage = store.lastStageAttempt(number)
+        except Py4JJavaError as error:
+            raise SinkError(
+                f"Spark no longer has stage {number} of the batch",
+                cause="it keeps fewer stages than the batch has, so a stage that ran twice "
+                "would not be seen",
+                fix="Raise spark.ui.retainedStages (1000 by default)",
+            ) from error
         if stage.status().name() == "SKIPPED":  # its shuffle files are complete
             continue
         if stage.attemptId() > 0:
