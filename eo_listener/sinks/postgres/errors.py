@@ -29,6 +29,7 @@ _VALUES: Final = re.compile(
 )
 """Parts of an error text of class 22 that may be a value: quoted text, and bytes."""
 
+_OF_HOSTS: Final = "connection to server"  # a line of libpq's for each host that it has tried
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
 _POOLED: Final = "not allowed in statement pooling mode"
 _CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
@@ -68,7 +69,11 @@ _FIXES: Final = {
 
 def message_of(error: psycopg.Error) -> str:
     """Return the server's message in one line, without its context, which quotes rows."""
-    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    text = error.diag.message_primary
+    if text is None:
+        # libpq's own error has the server's last message in it, and that has a CONTEXT.
+        first, *lines = str(error).strip().splitlines() or [type(error).__name__]
+        text = " ".join((first, *(line for line in lines if line.startswith(_OF_HOSTS))))
     return " ".join(text.split())
 
 

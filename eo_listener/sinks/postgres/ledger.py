@@ -90,6 +90,12 @@ SELECT c.relname, c.relpersistence = 'p', NOT EXISTS (
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
 JOIN (VALUES (%s::text, %s::text), (%s, %s)) AS w (name, needs) ON w.name = c.relname
 """
+_LEDGERS: Final = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = %s AND c.relkind IN ('r', 'p') AND n.nspname <> %s
+AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'query_id')
+"""
 
 
 def _place(tp: TopicPartition, move: Move) -> tuple[Any, ...]:
@@ -195,8 +201,18 @@ class Ledger:
     def moved_by(
         self, link: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads, of any sink and query, whose last move was by `query_id`."""
-        return moved_heads(run(link, self._sql().moved_by(query_id)).fetchall())
+        """Read all heads, of any sink and query, whose last move was by `query_id`.
+
+        Reads all ledgers of the database that the role may read: a table, and so its ledger, may
+        have moved to another schema.
+        """
+        schemas = [
+            row[0] for row in run(link, Statement(_LEDGERS, (HEADS, self.schema))).fetchall()
+        ]
+        heads: dict[LedgerKey, dict[TopicPartition, Head]] = {}
+        for schema in (*schemas, self.schema):  # the own ledger counts if two have one key
+            heads |= moved_heads(run(link, ledger_sql(schema).moved_by(query_id)).fetchall())
+        return heads
 
     def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry` and compare them; `check_held` reads the answer.

@@ -170,7 +170,7 @@ class PostgresSink:
         return self._ask_ledger(query, self._heads)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in the ledger of this schema."""
+        """Read the heads that `query_id` has moved in the ledgers of the database."""
         return self._ask_ledger(
             self._kept.query, lambda link, writer: writer.ledger.moved_by(link, query_id)
         )

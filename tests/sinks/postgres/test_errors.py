@@ -12,6 +12,7 @@ from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.sinks.postgres.errors import (
     _POOLED,
     lost,
+    message_of,
     on_standby,
     reason,
     translated,
@@ -102,6 +103,20 @@ def test_statement_mode_of_a_pooler_is_refused() -> None:
     error = translated(said, "the table", "writing")
     assert type(error) is SinkError
     assert "pool_mode = session" in str(error)
+
+
+def test_a_lost_connection_quotes_no_row() -> None:
+    """The server's last message comes with its context, in the language of the server."""
+    text = (
+        "consuming input failed: terminating connection due to administrator command\n"
+        'KONTEXT:  COPY c, Zeile 6: "5\tsecret"\nserver closed the connection unexpectedly'
+    )
+    error = translated(psycopg.OperationalError(text), "the table", "writing")
+    assert type(error) is RetriableSinkError
+    assert "administrator" in str(error)
+    assert "secret" not in str(error)
+    hosts = "".join(f'connection to server at "{host}" failed: x\n\thint\n' for host in "ab")
+    assert message_of(psycopg.OperationalError(hosts)).count("connection to server") == 2
 
 
 def test_what_counts_as_lost() -> None:

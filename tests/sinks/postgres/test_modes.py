@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.errors import SettingsError, SinkError
+from eo_listener.errors import NotInLedgerError, SettingsError, SinkError
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.made_up_entries import QUERY
@@ -135,10 +135,23 @@ def test_keys_need_an_index(db: Database) -> None:
 # Which sinks are one
 
 
-def run(*sinks: PostgresSink) -> None:
+def run(*sinks: PostgresSink, number: int = 0) -> None:
     """Write a first batch into all of them."""
     plans = Plans({0: {TP: (0, 2)}})
-    BatchRunner(Run(plans, 0), sinks, ArrowFrames()).run(ROWS, 0)
+    BatchRunner(Run(plans, number), sinks, ArrowFrames()).run(ROWS, 0)
+
+
+def test_a_table_that_moves_to_another_schema(db: Database) -> None:
+    """A batch that it has is not written again under its new name, whose ledger is empty."""
+    run(db.sink())
+    new = f"{db.schema}_new"
+    db.script(f"CREATE SCHEMA {new}", f"ALTER TABLE t SET SCHEMA {new}")
+    try:
+        with pytest.raises(NotInLedgerError, match=rf"{db.schema}\.t"):
+            run(db.sink(schema=new), number=1)
+        assert db.ask(f"SELECT count(*) FROM {new}.t") == [2]
+    finally:
+        db.script(f"DROP SCHEMA {new} CASCADE")
 
 
 @pytest.fixture
