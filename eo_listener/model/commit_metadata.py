@@ -16,6 +16,11 @@ FORMAT = 1
 _SHORT = 8
 
 
+def short_id(spark_id: str) -> str:
+    """Return the part of a query's or run's id that metadata contain."""
+    return spark_id[:_SHORT]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
     """Query, run and batch behind a committed offset."""
@@ -44,8 +49,8 @@ class CommitMetadata:
         """Return the metadata for a batch of a progress event, with shortened ids."""
         return cls(
             name=name or "",
-            query_id=query_id[:_SHORT],
-            run_id=run_id[:_SHORT],
+            query_id=short_id(query_id),
+            run_id=short_id(run_id),
             batch_id=batch_id,
         )
 

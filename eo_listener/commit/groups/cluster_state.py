@@ -116,6 +116,12 @@ class ClusterState:
                 return request
         return None
 
+    def end_run(self, run_id: str) -> None:
+        """Record that a run, as metadata name it, has ended."""
+        for name, group in self._groups.items():
+            group.end_run(run_id)
+            self._due_times.mark_changed(name)
+
     def invalidate_snapshots(self) -> None:
         """Forget all snapshots: this process, or its machine, stood still."""
         for group, state in self._groups.items():

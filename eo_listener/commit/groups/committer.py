@@ -17,6 +17,7 @@ from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.errors import few
 from eo_listener.events import CommitFailed, CommitterFenced, Event, Observers
+from eo_listener.model.commit_metadata import short_id
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import TopicPartition
 
@@ -80,6 +81,12 @@ class Committer:
                 groups.group(commit.group).withhold(commit.positions)
             if recommit:
                 self.offer(commit, recommit=True)
+
+    def end_run(self, run_id: str) -> None:
+        """Record that a run has ended, after its last offsets were offered."""
+        for worker in self._all():
+            with worker.groups() as groups:
+                groups.end_run(short_id(run_id))
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         """Return the first offset of each log of a group, as known at `by` (monotonic clock)."""

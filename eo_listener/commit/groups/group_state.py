@@ -117,6 +117,13 @@ class GroupState:
             return None
         return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
 
+    def end_run(self, run_id: str) -> None:
+        """Record that a run, as metadata name it, has ended, in the partitions that it has fed."""
+        for tp, state in self._partitions.items():
+            state.end_run(run_id)
+            if tp in self._due:
+                self._plan(tp)
+
     def withhold(self, positions: Positions) -> None:
         """Stop committing these and newer positions; leave the guard's mark in the group."""
         for tp, state in self._open(positions):

@@ -91,6 +91,8 @@ class PartitionState:
     sink_run: str | None = None
     #: True if an offset that the group already has is committed again nevertheless.
     renews: bool = False
+    #: The newest run that has ended, as the metadata of a commit name it.
+    ended_run: str | None = None
 
     @property
     def wanted(self) -> Position | None:
@@ -167,6 +169,8 @@ class PartitionState:
             if self.obstacle is None or position.offset <= self.obstacle:
                 return None if self.obstacle in (None, position.offset) else self.obstacle
             self.admit()
+        if not rivals and _are_of_two_queries(self.pending, position):
+            self.pending = None  # of a query that no longer runs, and never in the group
         newest = self.pending or self.confirmed
         if newest is None or position.offset > newest.offset:
             self.pending = _declared(position, self.pending)
@@ -179,6 +183,20 @@ class PartitionState:
         else:
             return newest.offset
         return None
+
+    def end_run(self, run_id: str) -> None:
+        """Record that a run has ended: it feeds the group no longer.
+
+        A position that waits is still sent, but gives way to any offer of another query. A refused
+        position is given up, and nothing is sent over a commit that another program makes later.
+        """
+        if any(run_of(position) == run_id for position in (self.wanted, self.confirmed)):
+            self.ended_run = run_id
+        if run_of(self.refused) == run_id:
+            self.refused = self.obstacle = None
+
+    def _has_ended(self, position: Position | None) -> bool:
+        return self.ended_run is not None and run_of(position) == self.ended_run
 
     def withhold(self, metadata: str) -> None:
         """Let nothing newer through, and leave the guard's mark; earlier offsets are still sent."""
@@ -303,6 +321,11 @@ class PartitionState:
         """Send confirmed offsets again if the group has lost them; report another writer."""
         if self.confirmed is None or committed == self.confirmed:
             return
+        if self._has_ended(self.confirmed) and (
+            committed is None or _differ(committed, self.confirmed)
+        ):
+            self.repeat = None
+            return
         if committed is None:
             self.pending = self.pending or self.confirmed
             yield Discrepancy.VANISHED
@@ -347,7 +370,14 @@ class PartitionState:
         if self.refused is None:
             yield refusal
         self.pending = self.repeat = None
-        self.refused, self.obstacle = wanted, obstacle
+        if not self._has_ended(wanted):
+            self.refused, self.obstacle = wanted, obstacle
+
+
+def run_of(position: Position | None) -> str | None:
+    """Return the run that a position's metadata names, or None if it names no run."""
+    metadata = _parse(position)
+    return None if metadata is None else metadata.run_id
 
 
 def _parse(position: Position | None) -> CommitMetadata | None:
@@ -358,6 +388,12 @@ def _differ(position: Position, newer: Position) -> bool:
     """Return True if the two positions may be from different queries."""
     first, second = _parse(position), _parse(newer)
     return first is None or second is None or first.query_id != second.query_id
+
+
+def _are_of_two_queries(position: Position | None, newer: Position) -> bool:
+    """Return True if the metadata of both positions name a query, and not the same query."""
+    first, second = _parse(position), _parse(newer)
+    return first is not None and second is not None and first.query_id != second.query_id
 
 
 def _rewinding(position: Position, group_offset: int) -> Position:

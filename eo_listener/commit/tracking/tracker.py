@@ -260,6 +260,7 @@ class QueryTracker:
 
     def _drop_shared(self, run_id: str) -> None:
         """Offer the offsets of other runs in the partitions that this run was holding up."""
+        self._committer.end_run(run_id)
         for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
         self._committer.set_used_clusters(self._shared.clusters)

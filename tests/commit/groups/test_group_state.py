@@ -744,3 +744,68 @@ def test_observers_hear_what_a_sink_has_committed() -> None:
     assert group_state.only(Committed).offsets == {P0: 5}
     assert group_state.next(0.0) is None
     assert group_state.complete()
+
+
+# Runs that have ended
+
+
+def test_a_position_of_an_ended_query_gives_way() -> None:
+    """It was never in the group: the offer of the only live query is not below anything."""
+    group_state = GroupWithKafka()
+    assert group_state.offer({P0: by(100)}) is None
+    group_state.end_run("r1")
+    assert group_state.offer({P0: by(10, query="q2", run="r2")}) is None
+    group_state.compare(0.0)
+    assert group_state.send(0.0).positions == {P0: by(10, query="q2", run="r2")}
+
+
+def test_a_position_of_a_live_rival_does_not_give_way() -> None:
+    """The lower of two is offered for both, and what waits already stays."""
+    group_state = GroupWithKafka()
+    group_state.offer({P0: by(100)})
+    refused = group_state.offer({P0: by(10, query="q2", run="r2")}, rivals=[P0])
+    assert refused is not None
+    assert group_state.waiting() == {P0: 100}
+
+
+def test_what_waits_of_an_ended_run_is_still_sent() -> None:
+    """Its last commit may be on its way; without anybody else it counts."""
+    group_state = GroupWithKafka()
+    group_state.offer({P0: by(100)})
+    group_state.end_run("r1")
+    group_state.compare(0.0)
+    group_state.confirm(group_state.send(0.0), 0.0)
+    assert group_state.kafka.held[P0] == by(100)
+
+
+def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
+    """The group is taken back on purpose later: the dead run does not move it again."""
+    group_state = GroupWithKafka()
+    group_state.kafka.held[P0] = by(200, query="q2", run="r2")
+    group_state.offer({P0: by(100)})
+    group_state.compare(0.0)
+    group_state.end_run("r1")
+    assert group_state.next_try() is None
+    group_state = GroupWithKafka(group_state.kafka)  # it ends before the group was read
+    group_state.offer({P0: by(100)})
+    group_state.end_run("r1")
+    group_state.compare(0.0)
+    (refused,) = group_state.of(CommitRefused)
+    assert refused.refusal is Refusal.BELOW_GROUP
+    assert group_state.next_try() is None
+
+
+@pytest.mark.parametrize(("writer", "again"), [("q1", True), ("q2", False)])
+def test_the_first_commit_of_an_ended_run_is_not_repeated_over_another(
+    writer: str, again: bool
+) -> None:
+    """A late request of its own query is corrected; a group that somebody took back stays."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.held[P0] = by(10, query=writer, run="r0")
+    group_state.compare(60.0)
+    if again:
+        group_state.confirm(group_state.send(60.0), 60.0)
+        assert group_state.kafka.held[P0] == by(100)
+    assert group_state.next_try() is None

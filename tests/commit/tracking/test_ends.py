@@ -412,8 +412,13 @@ def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTrackin
     assert allowing.held == 30
 
 
-def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(allowing: MemoryTracking) -> None:
-    """Kafka was away when it ended: the one that was started instead decides."""
+@pytest.mark.parametrize("on_rewind", list(OnRewind))
+def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(
+    opened: list[MemoryTracking], on_rewind: OnRewind
+) -> None:
+    """Kafka was away when it ended: the query that was started instead decides."""
+    allowing = MemoryTracking(MemoryQueries(OPTIONS), on_rewind=on_rewind)
+    opened.append(allowing)
     allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
     allowing.buffer.add(event(0, None, 100))
     allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
