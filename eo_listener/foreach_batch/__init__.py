@@ -7,9 +7,9 @@ How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 - NEXT: the range starts where the head ends.
 - REPLAY: the range is that of the head, and the same checkpoint of this query has moved it there.
 - Anything else is an error; if a batch has several, the guard raises the gravest. Gravest first:
-  topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression
-  (back behind the head, or a truncated log), overlap, not in the ledger, gap (also: Kafka deleted
-  records before they were read), some ranges replayed and others not.
+  topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression (the
+  batch starts or ends below the head, or the log was truncated), overlap, not in the ledger, gap
+  (also: Kafka deleted records before they were read), some ranges replayed and others not.
 - On request the guard accepts a gap (`on_gap`), a ledger that begins in mid-stream (`on_first`), or
   a recreated topic that is read from its start (`on_recreated`).
 

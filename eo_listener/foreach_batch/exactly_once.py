@@ -56,8 +56,8 @@ def exactly_once(
     a topic that was deleted and recreated, from its log's start, as a new checkpoint from
     `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`, the value that a
     NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may continue with
-    it after the batch that the sink had then. Nothing else is accepted. `observers` get each
-    event after the log; a listener in this process that serves metrics counts events on its own.
+    it after the batch that the sink had then. It accepts nothing else. `observers` get each event
+    after the log; a listener in this process that serves metrics counts events on its own.
     `retry_timeout` is the number of seconds for which a batch is repeated while a store is
     unavailable, locked or in conflict with others, before the query fails.
 

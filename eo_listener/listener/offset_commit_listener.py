@@ -82,9 +82,9 @@ class OffsetCommitListener(StreamingQueryListener):
 
     `groups` names groups in the program, and takes precedence over the options:
     `{"query": "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the
-    query's name or id. `group_template` is for sources with neither: a text with `{query_name}`,
-    `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) take
-    precedence over the sources' own settings.
+    query's name or id. `group_template` is for sources without an entry and without an option: a
+    text with `{query_name}`, `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka
+    properties) take precedence over the sources' own settings.
 
     `mode` is how the listener commits: "simple" (no member, not fenced), "member" (a live, fixed
     member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` decides
@@ -188,8 +188,8 @@ class OffsetCommitListener(StreamingQueryListener):
     def close(self) -> None:
         """Commit what is left, stop threads, close connections; also called at the program's end.
 
-        Waits at most `flush_timeout` seconds and a little; the log and CommitAbandoned report
-        offsets that are still unconfirmed then. Idempotent.
+        Waits about `flush_timeout` seconds at most; the log and CommitAbandoned report offsets that
+        are still unconfirmed then. Idempotent.
         """
         self._close(time.monotonic() + self._flush_timeout)
 

@@ -18,7 +18,7 @@ _SHORT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
-    """Query, run and batch behind a committed offset."""
+    """The query, the run and the batch of a committed offset."""
 
     #: The query's name; it ends with `~` if it was cut.
     name: str

@@ -151,7 +151,7 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections that take too long: one that sends a byte now and then is never silent.
+        """Close connections that take too long, even if they send a byte now and then.
 
         `serve_forever` calls this again and again.
         """

@@ -53,7 +53,7 @@ class Answer:
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child, and in another if it crashes. Raises UnavailableError, FormatError."""
+    """Check in a child, in up to 3 if they crash. Raises UnavailableError and FormatError."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
             return ask(start(polite=polite), request, LONGEST)

@@ -1,4 +1,4 @@
-"""Consumer groups in memory."""
+"""A stand-in, in memory, for the consumer groups of a Kafka cluster."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def starting_offsets(
 
     `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
-    starts at its end.
+    starts at the end of its log.
 
     The function recognises a recreated topic by its id, which only a ledger holds, or by missing
     partitions. `recreated="fail"` refuses such a topic; "earliest" reads it from its beginning

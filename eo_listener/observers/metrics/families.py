@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Makes Prometheus metrics from numbers; beyond `limit` partitions only sums of topics."""
+    """Makes Prometheus metrics from numbers: beyond `limit` partitions, only a topic's sums."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
