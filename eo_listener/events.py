@@ -327,7 +327,7 @@ class BatchApplied(Event):
     rows: int | None
     """None, like `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
     ledger. With a transaction for each partition, neither number includes the rows of a task that
-    Spark repeated for that reason.
+    Spark repeated because such an answer was lost.
     """
     dead_letters: int | None
     ranges: Mapping[TopicPartition, OffsetRange]

@@ -381,8 +381,8 @@ def export(
 
     Kafka's tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
 
-    Kafka leaves out topics that this client may not Describe. If you name topics with --topic, the
-    command exports each of them or reports that it is missing.
+    Kafka leaves out topics for which this client lacks the right Describe. If you name topics with
+    --topic, the command exports each of them or reports that it is missing.
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):

@@ -441,7 +441,7 @@ def show(
 ) -> None:
     """Show the applied offset of each partition, the batch that applied it, and accepted gaps.
 
-    Exit status: 1 if no ledger has that name, 3 if this client may not read it.
+    Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read it.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)

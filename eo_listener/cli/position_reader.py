@@ -624,7 +624,7 @@ def _is_behind(
     done: Mapping[TopicPartition, int],
     other_topics: Collection[str],
 ) -> bool:
-    """Return True if a running listener has yet to commit to a group.
+    """Return True if a running listener has not yet committed all offsets to a group.
 
     Only topics that the group holds count, and topics that are not in `other_topics`.
     """

@@ -32,7 +32,7 @@ def sink_key(topics: Iterable[str]) -> str:
 
 
 def sink_transactional_id(sink: str, query: str) -> str:
-    """Return the `transactional.id` of a query's batches in a sink; it is always the same, too.
+    """Return the `transactional.id` of a query's batches in a sink; it never changes.
 
     Characters other than letters, digits and `_.-~` are percent-encoded: no two pairs of sink and
     query have the same id, and no id equals that of a group's commits.

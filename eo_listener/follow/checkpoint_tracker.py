@@ -186,7 +186,7 @@ class CheckpointTracker:
         return replace(step, events=(*events, *step.events), released=bool(replaced))
 
     def _identify(self, query_id: str) -> tuple[Notice, ...]:
-        """Remember the query id; return a notice if the checkpoint had another one before."""
+        """Remember the query id; return a notice if the checkpoint had a different id before."""
         before = self._query_id
         if before == query_id:
             return ()

@@ -300,7 +300,7 @@ class BatchRunner:
     def _written(
         self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
     ) -> tuple[_SinkTask, Written | None]:
-        """Write what a sink lacks; the result is None if another driver has written all of it.
+        """Write what a sink lacks; return None if another driver has written all of it.
 
         With a transaction for each partition two drivers may take turns, so this repeats as long as
         fewer partitions remain to be written each time.

@@ -95,9 +95,9 @@ class OffsetCommitListener(StreamingQueryListener):
     committed again, so that they do not expire.
 
     `observers` are called with every event of `eo_listener.events`, on the thread on which the
-    event occurred. `flush_timeout` is how long `close`, and the end of the program, wait for Kafka,
-    in seconds. `preflight=False` leaves out the check of rights, groups and settings at the start,
-    which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
+    event occurred. `flush_timeout` is the time, in seconds, for which `close` and the end of the
+    program wait for Kafka. `preflight=False` leaves out the check of rights, groups and settings at
+    the start, which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
     `metrics_address`.
 
     The listener does not block, slow down or fail a query: its own threads commit, and keep and

@@ -50,7 +50,7 @@ class CommitMetadata:
         )
 
     def __str__(self) -> str:
-        """Describe the writer of the commit, for texts."""
+        """Describe the writer of the commit, for error texts and log lines."""
         if self.command and not self.query_id:
             return f"eo-listener {self.command}, run {self.run_id}"
         name = f"query {self.name!r}, " if self.name else ""

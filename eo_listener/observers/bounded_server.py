@@ -100,7 +100,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which it listens, also if any free port was requested."""
+        """The port on which the server listens, even if any free port was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:

@@ -46,7 +46,7 @@ class BrokenOffError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The findings of a child process, and if it reached the cluster."""
+    """The findings of a child process, and True if it reached the cluster."""
 
     findings: tuple[CheckFinding, ...]
     reached: bool

@@ -213,7 +213,7 @@ class GroupState:
         self._failing.pop(tp, None)
 
     def _requeue(self, tp: TopicPartition) -> None:
-        """Put a partition that has had its turn behind all others that wait."""
+        """Move a partition that has had its turn to the end of the queue."""
         self._drop(tp)
         self._plan(tp)
 

@@ -159,7 +159,7 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
-    """Yield the metrics of queries; of several runs with the same query name the newest counts."""
+    """Yield the metrics of queries; of runs with the same query name, the newest counts."""
     reported: dict[str, float] = {}
     for run in numbers.runs.values():  # the newest run may have no batch yet
         if run.reported is not None:
