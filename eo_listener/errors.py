@@ -61,7 +61,7 @@ class ExitCode(IntEnum):
     STOPPED = 130
     """The exit status that a shell reports for a program ended by SIGINT."""
     READER_GONE = 141
-    """The same for SIGPIPE: `eo-listener status ... | head -1`."""
+    """The exit status for a program ended by SIGPIPE: `eo-listener status ... | head -1`."""
 
 
 class EoListenerError(Exception):

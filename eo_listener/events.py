@@ -76,10 +76,10 @@ class CommitRefused(Event):
     """Offsets were not sent, because the group would then report a wrong position.
 
     `offsets` are the refused offsets. `obstacles` has the offset with which each of them conflicts:
-    a greater offset of the group or of this driver, or the end of the log. `writer` committed the
-    first of the group's offsets; None if that is unknown, or was not eo_listener. With
-    `BEYOND_LOG_END`, `offsets` may have been committed before the log was truncated: they are not
-    sent again until the log reaches them.
+    a greater offset of the group or of this driver, or the end of the log. `writer` is the run that
+    committed the first of the group's offsets, or None if that is unknown or another program did.
+    With `BEYOND_LOG_END`, `offsets` may have been committed before the log was truncated: they are
+    not sent again until the log reaches them.
     """
 
     cluster: str
@@ -252,7 +252,7 @@ class QueryModeDetected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgressed:
-    """The end of one Kafka source in a batch, and the end of its logs when the batch was planned.
+    """The end offsets of a Kafka source in a batch, and its log ends when the batch was planned.
 
     `source` is the index in the progress event's `sources`; `cluster` is None if the source is not
     committed. `log_ends` is None if Spark did not read the log ends, as for a repeated batch.
@@ -327,7 +327,7 @@ class BatchApplied(Event):
     rows: int | None
     """None, like `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
     ledger. With a transaction for each partition, neither number includes the rows of a task that
-    Spark repeated for that reason.
+    Spark repeated because such an answer was lost.
     """
     dead_letters: int | None
     ranges: Mapping[TopicPartition, OffsetRange]
@@ -368,8 +368,9 @@ class BatchReplayed(Event):
 class QueryStateLost(Event):
     """A stateful query continues in a sink's ledger with a new checkpoint, which has no state.
 
-    The state of the old checkpoint (open windows, counts, joins) is lost, and the records behind it
-    are not read again. Emitted once for each sink, before the first batch of the new checkpoint.
+    The state of the old checkpoint (open windows, counts, joins) is lost, and the records from
+    which it was computed are not read again. Emitted once for each sink, before the first batch of
+    the new checkpoint.
     """
 
     query: str

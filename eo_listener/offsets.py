@@ -78,7 +78,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return f"Offsets({', '.join(f'{tp}: {offset}' for tp, offset in self._map.items())})"
 
     def __str__(self) -> str:
-        """Return the first few positions, and the number of the others: for texts and log lines."""
+        """Return the first few positions and the count of the others, for errors and log lines."""
         shown = ", ".join(f"{tp}: {at}" for tp, at in islice(self._map.items(), _SHOWN))
         more = len(self) - _SHOWN
         return f"{shown} and {more} more" if more > 0 else shown or "none"

@@ -1,6 +1,6 @@
 """The gap proof: shows if a store has each record of Kafka once, and explains each gap.
 
-It reads and writes nothing itself.
+The proof reads and writes nothing itself.
 """
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader

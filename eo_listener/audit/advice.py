@@ -67,7 +67,7 @@ class Advice:
     def begin_from(self, ledger: LedgerPositions) -> str:
         """Return the advice to start at a ledger's position.
 
-        If the ledger's rows are gone, the sink starts under another name.
+        If the ledger's rows are gone, the advice is to start the sink under a new name.
         """
         if not ledger.replaced:
             return self.begin_from_ledger(ledger)
@@ -122,7 +122,7 @@ class Advice:
     def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
         """Return the advice to start a query whose log was cut back to below its ledger's position.
 
-        Kafka gives the offsets after the cut to other records. The ledger records them as applied,
+        Kafka gives the offsets after the cut to new records. The ledger records them as applied,
         and never moves back, so the query gets a new ledger. `cut_back` is True if the topic is
         known to be cut back, and not recreated.
         """
@@ -154,7 +154,7 @@ class Advice:
     def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
         """Return the place of a ledger; a topic without a cluster is on the audit's cluster.
 
-        `compares` is True if the command reads that cluster, if it is known, for the source's log.
+        `compares` is True if the command can compare the source's log, on the audit's cluster.
         """
         store = LedgerStore.from_address(address)
         is_topic = store is LedgerStore.KAFKA
@@ -173,8 +173,8 @@ class Advice:
     def begin_from_group(self, group: str) -> str:
         """Return the advice to start a query with a new checkpoint at the position of a group.
 
-        Topics that the group lacks may be in another group: reading them from the beginning would
-        double their records.
+        Topics that the group lacks may be in a different group: reading them from the beginning
+        would double their records.
         """
         return (
             'start the query with a new checkpointLocation and .option("startingOffsets", '

@@ -15,12 +15,12 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 class AppliedRange:
     """A ledger's claim about one partition: all of `range` was applied.
 
-    `topic_id` is the topic's id at that time, or None if unknown; `gaps` are offsets in `range`
-    that were lost and accepted as lost. Below `known_from` it is unknown if everything was applied:
-    the ledger no longer records where the query began, and which gaps were accepted. `older` are
-    the ranges applied from older topics of the same name, by their ids: their rows look like those
-    of this topic. `beside` are the ranges that other queries have applied to the same table, one
-    range for each query; a row in several ranges does not name its query.
+    `topic_id` is the topic's id when the range was applied, or None if unknown; `gaps` are offsets
+    in `range` that were lost and accepted as lost. Below `known_from` it is unknown if everything
+    was applied: the ledger no longer records where the query began, and which gaps were accepted.
+    `older` are the ranges applied from older topics of the same name, by their ids: their rows look
+    like those of this topic. `beside` are the ranges that other queries have applied to the same
+    table, one range for each query; a row in several ranges does not name its query.
     """
 
     range: OffsetRange

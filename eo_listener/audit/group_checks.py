@@ -57,8 +57,9 @@ def durable(
 ) -> Ends:
     """Return the offsets that a group may hold.
 
-    They are the end of the checkpoint's committed batch or, without a checkpoint, the offsets that
-    every ledger has. The `uncommitted` topics are left out: the query commits them to no group.
+    They are the end offsets of the checkpoint's committed batch or, without a checkpoint, the
+    offsets that every ledger has. The `uncommitted` topics are left out: the query commits them to
+    no group.
     """
     ends: Ends = {}
     if checkpoint is not None and checkpoint.exists:
@@ -287,7 +288,7 @@ def check_drained(
     """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with each obstacle.
 
     `unread` are partitions with records between the group's offset and the last stable offset, and
-    `findings` are those of the audit. `moving` is True if the previous reading differs.
+    `findings` are the findings of the audit. `moving` is True if the previous reading differs.
     """
     about = f"group {group.name}"
     obstacles = list(_obstacles(positions, group, unread))

@@ -60,8 +60,9 @@ def read_history(
 
     Entries of earlier topics of the same name are in `older` only. Of old batches a ledger keeps
     only the first of a partition, and those with a gap: the batches after these are no longer
-    recorded, and count as applied. `newest` is True if the ledger may have had older entries of any
-    kind. Memory grows with the results, not with the batches.
+    recorded, and count as applied. `newest` is True if the history has only the newest entries, so
+    that even the first entry of a partition and entries with a gap may be missing. Memory grows
+    with the results, not with the batches.
     """
     facts = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
@@ -110,7 +111,7 @@ def _begins(batch: AppliedBatch, *, newest: bool) -> bool:
 
 
 def _is_kept(batch: AppliedBatch) -> bool:
-    """Return True if `batch` is never pruned, so that batches right after it may have been."""
+    """Return True if `batch` is never pruned; batches right after it may have been pruned."""
     return batch.gap is not None or batch.verdict != BatchVerdict.NEXT.value
 
 

@@ -151,7 +151,7 @@ class _LedgerCheck:
 
     @property
     def _is_one_batch(self) -> bool:
-        """True if one batch is planned; with more, the query continued during the reading."""
+        """True if one batch is uncommitted; if more are, the query continued during the reading."""
         checkpoint = self._checkpoint
         return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
 
@@ -200,7 +200,7 @@ class _LedgerCheck:
         return checkpoint.newest < batch <= checkpoint.planned
 
     def _was_taken_back(self, severity: Severity) -> Findings:
-        """Yield a finding if the table was rolled back; a note if the checkpoint is not ahead."""
+        """Yield a finding of this severity if the table was rolled back."""
         back = self._ledger.rollback
         if back is not None:
             yield PositionFindingKind.LEDGER_TAKEN_BACK.finding(

@@ -195,7 +195,8 @@ def listed(ranges: Ranges) -> str:
 class AuditOutcome:
     """All findings of an audit; `verdict` sums them up in one line.
 
-    `uncounted_rows` is True if ledgers were compared, but the rows of their tables not counted.
+    `uncounted_rows` is True if ledgers were compared, but the rows of their tables were not
+    counted.
     """
 
     findings: tuple[PositionFinding, ...]

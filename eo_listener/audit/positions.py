@@ -79,8 +79,8 @@ class GroupPositions:
     """The offsets of a group, read `before` everything else, and again `after` it.
 
     `members` are the names of its live members; `had_members` is True if it once had members.
-    `unstable` is True if a transaction that commits to it is open. `error` is the name of Kafka's
-    error if Kafka does not describe the group.
+    `unstable` is True if a transaction that commits to the group is open. `error` is the name of
+    Kafka's error if Kafka does not describe the group.
     """
 
     name: str

@@ -38,8 +38,8 @@ def prove(
 
     If an older topic of the same name also had an offset (`AppliedRange.older`), the rows of both
     topics look alike: such an offset cannot be proved while it has a row, and is doubled only if it
-    has more rows than topics had it. The same holds if several queries have applied an offset
-    (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
+    has more rows than there were topics with that offset. The same holds if several queries have
+    applied an offset (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
 
     A claim about BATCHES (sources other than Kafka) is not proved; one finding reports it.
 

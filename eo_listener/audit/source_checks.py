@@ -50,7 +50,7 @@ def _greatest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
 
 
 def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
-    """Return a ledger's heads of partitions in the checkpoint: a ledger never deletes a head."""
+    """Return a ledger's heads of the checkpoint's partitions, without older partitions' heads."""
     checkpoint = positions.checkpoint
     if checkpoint is None or not checkpoint.done or checkpoint.damaged:
         return ledger.heads
@@ -278,8 +278,8 @@ def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) ->
 def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
     """Return the advice to record the loss in each ledger.
 
-    A command can do it if the loss begins at the ledger's head. After it, a batch of the old
-    checkpoint would begin before the head, and be refused.
+    A command can record the loss if it begins at the ledger's head. After that command, a batch of
+    the old checkpoint would begin before the head, and be refused.
     """
     consent = (
         'exactly_once(..., on_gap="accept") records it, and the source needs '

@@ -20,9 +20,9 @@ class RowFacts:
     """The offsets of one partition at which its rows differ from the ledger's claims.
 
     `absent` are claimed offsets without a row, and `unclaimed` are offsets with a row but no claim.
-    `repeated` have more rows than there were topics of this name, and queries, that had them.
-    `ambiguous` have a row, and an older topic of the same name also had them. `fewer` have fewer
-    rows than there are queries that have applied them.
+    `repeated` have too many rows: more than one for each query, and each older topic of this name,
+    that had the offset. `ambiguous` have a row, and an older topic of the same name also had them.
+    `fewer` have fewer rows than there are queries that have applied them.
     """
 
     rows: int
@@ -40,8 +40,8 @@ def read_rows(
 
     The rows of a partition must be consecutive, in ascending order of offsets. Memory does not grow
     with the rows, but with the intervals between gaps: some 300 bytes each; each transaction's
-    marker is a gap. The result has every partition of `claims`. Raises FormatError for rows in
-    another order.
+    marker is a gap. The result has every partition of `claims`. Raises FormatError for rows in a
+    different order.
     """
     facts: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):

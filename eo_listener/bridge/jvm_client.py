@@ -121,7 +121,7 @@ class BridgeQueries:
         return self._jvm.ask("ended", run_id=run_id, timeout=_QUERY_TIMEOUT) == "true"
 
     def forget(self, run_id: str) -> None:
-        """Have a run released once all its offsets are committed or refused."""
+        """Tell the JVM to release a run, because all its offsets are committed or refused."""
         self._forget(run_id)
 
 

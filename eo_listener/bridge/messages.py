@@ -28,8 +28,8 @@ class Hello:
     def parse(cls, line: bytes) -> Hello:
         """Read the JVM's first line.
 
-        Raises SettingsError if the shim has another format, FormatError if the line has any other
-        fault.
+        Raises SettingsError if the shim has a different format, FormatError if the line has any
+        other fault.
         """
         message = _object(line)
         if message.get("v") != FORMAT:
@@ -145,7 +145,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _unreadable() -> FormatError:
-    """Return the error for a line in another format, without the line: it may hold secrets."""
+    """Return the error for an unreadable line, without the line, which may hold secrets."""
     return FormatError(
         "a line from Spark's JVM cannot be read",
         cause="the jar given to Spark is a different version from this package",

@@ -30,7 +30,7 @@ from eo_listener.spark import shim
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
-    """Ctrl-C, or output that could not be written: typer would give them exit status 1."""
+    """Ctrl-C, or output that could not be written; typer would exit with status 1 for both."""
 
     def __init__(self, reason: OSError | KeyboardInterrupt) -> None:
         self.reason = reason
@@ -38,7 +38,7 @@ class _Stopped(Exception):  # noqa: N818  # not always an error
 
 
 class _Commands(TyperGroup):
-    """The commands; typer does not see their OSError and KeyboardInterrupt."""
+    """The commands; keeps their OSError and KeyboardInterrupt away from typer."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _passed_on():

@@ -330,7 +330,7 @@ def _prove_rows(
 
 
 class _Counted:
-    """Yields the rows to the proof, and counts them; leaves out rows without an origin."""
+    """Yields the rows to the proof, and counts them; leaves out rows that lack a value."""
 
     def __init__(self, rows: Iterator[tuple[str, int, int]]) -> None:
         self._rows = rows
@@ -406,7 +406,7 @@ class PartitionPositions:
 
 
 def side_by_side(positions: Positions) -> Iterator[PartitionPositions]:
-    """Yield the positions of each partition that any of the four places has, in order."""
+    """Yield the positions of each partition in log, checkpoint, groups or ledgers, in order."""
     checkpoint, source = positions.checkpoint, positions.source
     done = {} if checkpoint is None else checkpoint.done
     ahead = {} if checkpoint is None else checkpoint.ahead

@@ -1,8 +1,8 @@
 """The values that a shell completes. Reads and writes nothing.
 
 Names of groups and topics are not completed: each Tab would query Kafka, with the secrets of a
-half-typed line, and a shell waits as long as the cluster is unreachable. The shell completes files
-itself if nothing is offered here.
+half-typed line, and the shell would wait as long as the cluster is unreachable. If this module
+offers nothing, the shell completes the names of files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
 def ledger(incomplete: str) -> list[str]:
     """Complete the kind of a ledger's address.
 
-    The result has the kind and its form, so that a shell, which inserts their common beginning,
-    adds no blank after the kind.
+    The result has both the kind (`sqlite:`) and the whole form of an address. A shell inserts the
+    common beginning of the two, and so adds no blank after the kind.
     """
     completions: list[str] = []
     for form in EACH_FORM:

@@ -196,7 +196,8 @@ def follow(
     """Commit offsets for queries, from their checkpoints alone.
 
     Runs until SIGTERM or Ctrl-C; the query needs no code, no jar and no restart. With --once: exit
-    status 0 if all is confirmed, 1 if a problem was found, 3 if a part was unavailable.
+    status 0 if all is confirmed, 1 if a problem was found, 3 if a checkpoint or Kafka was
+    unavailable.
     """
     if not once and (as_json or timeout is not None):
         raise SettingsError("--json and --timeout are for --once", fix="Add --once, or remove them")

@@ -206,7 +206,7 @@ def _word(change: GroupChange, step: PartitionChange, missing: Collection[TopicP
 
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
-    """Return the group's offsets as they were read back, or as they would be."""
+    """Return the group's offsets as read back after the change, or as planned in a dry run."""
     planned = {**change.group_positions, **change.positions()}
     positions = planned if outcome is None else outcome.group_positions
     return {tp: position.offset for tp, position in positions.items()}
@@ -349,8 +349,8 @@ def import_(
 ) -> None:
     """Give a group the offsets of a file; never moves it back.
 
-    With --by-time, consumers read records around the position again and skip none, if the copy
-    keeps the order and the times of the records (as MirrorMaker does).
+    With --by-time, consumers read records around the position again and skip none, if the copy of
+    the topic keeps the order and the times of the records (as MirrorMaker does).
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
@@ -381,8 +381,8 @@ def export(
 
     Kafka's tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
 
-    Kafka leaves out topics that this client may not Describe. If you name topics with --topic, the
-    command exports each of them or reports that it is missing.
+    Kafka leaves out topics for which this client lacks the right Describe. If you name topics with
+    --topic, the command exports each of them or reports that it is missing.
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):
@@ -428,7 +428,7 @@ def _exported(
     with_ids: bool,
     times: bool,
 ) -> list[ExportedGroup]:
-    """Return the groups with their metadata, and the requested ids of topics and times."""
+    """Return the groups with their metadata and, if requested, topic ids and record times."""
     ids: Mapping[str, str] = {}
     if with_ids:
         with closing(SourceCluster(properties)) as cluster:

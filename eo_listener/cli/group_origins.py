@@ -293,7 +293,7 @@ class NamedOrigin:
 
 
 def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
-    """Return the end of a batch. Raises SettingsError if it has read nothing from Kafka."""
+    """Return a batch's end offsets. Raises SettingsError if it has read nothing from Kafka."""
     where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
     origin = batch_origin(where, batch)
     if not origin.offsets:
@@ -312,7 +312,8 @@ def _short(query_id: str) -> str:
 def parse_time(text: str) -> int:
     """Return milliseconds since 1970. Raises SettingsError, also for a time without a zone.
 
-    A number that is a year, or in seconds or microseconds, would select the wrong end of the log.
+    It also refuses a number that may be a year, or a time in seconds or microseconds: taken as
+    milliseconds, such a number would select one of the ends of the log.
     """
     if _NUMBER.fullmatch(text):
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:

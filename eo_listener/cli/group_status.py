@@ -108,7 +108,7 @@ class GroupStatus:
 
 
 class StatusReader:
-    """Reads the groups in `names`, those that match a pattern there (`*`, `?`), or all groups.
+    """Reads the groups that `names` lists or matches with a pattern (`*`, `?`), or all groups.
 
     `repeated` is True if it reads more than once. Only one thread may use it. Every reading may
     raise KafkaError.
@@ -192,7 +192,7 @@ class StatusReader:
     def _held(self) -> dict[str, HeldByGroup]:
         """Read the groups' offsets.
 
-        It reads a single group as a driver does, which survives a broker's restarts.
+        It reads a single group with the requests of a driver, which survive a broker's restarts.
         """
         if self.single:
             name = self._patterns[0]

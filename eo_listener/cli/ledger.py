@@ -128,7 +128,7 @@ class RepairOptions(LedgerOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GapOptions(RepairOptions):
-    """The options of `ledger accept`, with a cluster that may be that of the source only."""
+    """The options of `ledger accept`; their cluster may be the source's only, not the ledger's."""
 
     servers: Annotated[
         str | None,
@@ -318,7 +318,7 @@ def compare_gap(
 
 
 class _Steps:
-    """Makes the checks and prints the texts of a repair of `keys`; the first key has heads."""
+    """Checks and prints the repair of the ledgers `keys`, of which the first one has heads."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class _Steps:
                 print_line(console(), line)
 
     def execute(self, watch: float, do: Callable[[], None]) -> None:
-        """Call `do`, the repair, if nothing has moved for `watch` seconds."""
+        """Call `do`, the repair, if no head of `keys` has moved for `watch` seconds."""
         time.sleep(watch)
         now, _ = _read(self._repair)
         for key in self._keys:
@@ -397,7 +397,7 @@ def _java(
 ) -> tuple[JavaTransactions | None, str | None]:
     """Return the client that queries Kafka's coordinators, or the reason for its absence.
 
-    Raises an error only if `clients` names the client.
+    Raises the error itself only if the user named the client in `clients`.
     """
     try:
         return stack.enter_context(java_transactions(properties, clients)), None
@@ -408,7 +408,7 @@ def _java(
 
 
 def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
-    """Return all ledgers, and the heads of the ledgers that have any."""
+    """Return all ledgers, and the heads of each ledger that has heads."""
     ledgers = repair.reader.ledgers()
     return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
 
@@ -416,7 +416,7 @@ def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledge
 def _chosen(
     repair: LedgerRepair, options: RepairOptions
 ) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
-    """Return the result of `_read`, and the requested key. Raises SettingsError unless one fits."""
+    """Return the result of `_read`, and the requested key; SettingsError unless one key fits."""
     ledgers, heads = _read(repair)
     return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
 
@@ -441,7 +441,7 @@ def show(
 ) -> None:
     """Show the applied offset of each partition, the batch that applied it, and accepted gaps.
 
-    Exit status: 1 if no ledger has that name, 3 if this client may not read it.
+    Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read it.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)
@@ -470,7 +470,7 @@ app.command(epilog=ACCEPT)(accept)
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
-    """Return the `count` newest entries of each partition's history, and older ones with a gap."""
+    """Return each partition's `count` newest entries of history, and older entries with a gap."""
     newest: list[AppliedBatch] = []
     if count:
         for _, group in groupby(reader.history(key), lambda entry: entry.partition):

@@ -216,7 +216,7 @@ def console() -> Console:
 
 
 def named(text: str) -> Text:
-    """Return text from outside, such as a name; codes that a terminal would obey become escapes."""
+    """Return a text from outside, such as a name, with escapes for codes that a terminal obeys."""
     return Text(escaped(text))
 
 

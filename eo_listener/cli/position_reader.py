@@ -59,7 +59,7 @@ _UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LedgerChoice:
-    """Chooses ledgers by the names given; without `query`, by the checkpoint's id or partitions."""
+    """Chooses ledgers by the given names; without `query`, by the checkpoint's id or partitions."""
 
     query: str | None
     sink: str | None
@@ -139,7 +139,7 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
 def claims(
     reader: LedgerReader, sink: str, topic_ids: Mapping[str, str | None] = _UNKNOWN
 ) -> dict[TopicPartition, AppliedRange]:
-    """Return the ranges that a sink's table must have, as `merged` describes, from its ledgers."""
+    """Return the ranges that a sink's table must have: its ledgers, merged as in `merged`."""
     return merged(applied_ranges(reader, sink), topic_ids)
 
 
@@ -263,7 +263,7 @@ class AuditRequest:
 
     @property
     def in_tables(self) -> frozenset[str]:
-        """The addresses, without secrets, of the ledgers in tables, which a Spark reads."""
+        """The addresses, without secrets, of the ledgers in tables, which only Spark can read."""
         return frozenset(address.shown for address in self.ledgers if address.in_table)
 
     @property
@@ -313,7 +313,7 @@ class CheckpointReading:
         )
 
     def with_planned(self, committed: CheckpointPositions) -> CheckpointPositions:
-        """Add the newest planned batch, if it comes after the committed one."""
+        """Add the newest planned batch, if it comes after the newest committed batch."""
         if not committed.exists:
             return committed
         newest = max(self._checkpoint.batches().planned, default=None)
@@ -341,7 +341,7 @@ class CheckpointReading:
 
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
-    """Return the end of a batch; of a topic with two sources, the end that both have reached."""
+    """Return a batch's end offsets; if several sources read a partition, the lowest of these."""
     ends = lowest(offsets.kafka().values())
     if offsets.non_kafka():
         ends[BATCHES] = offsets.batch + 1
@@ -351,8 +351,8 @@ def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
 class PositionReader:
     """Reads the positions once; `failures` then lists the places that could not be read.
 
-    `spark` reads the tables, and stays open; without it, the reader starts a Spark, which `close`
-    ends.
+    `spark` reads the tables, and stays open; without it, the reader starts a Spark session of its
+    own, which `close` ends.
     """
 
     def __init__(self, request: AuditRequest, spark: LocalSpark | None = None) -> None:
@@ -421,7 +421,7 @@ class PositionReader:
         self._opened.close()
 
     def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:
-        """Return the result of `read`, or None if it failed, which is added to `failures`.
+        """Return the result of `read`; if it fails, add the error to `failures` and return None.
 
         `lost` is the fix if something is missing that should exist.
         """
@@ -495,7 +495,7 @@ class PositionReader:
         other_topics: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
-        """Return one group, or None if it can no longer be read, which is added to `failures`."""
+        """Return one group; if it can no longer be read, add that to `failures` and return None."""
         before: Mapping[TopicPartition, Position] = facts.held or {}
         while True:
             now = self._held(cluster.group(facts.name))
@@ -624,7 +624,7 @@ def _is_behind(
     done: Mapping[TopicPartition, int],
     other_topics: Collection[str],
 ) -> bool:
-    """Return True if a running listener has yet to commit to a group.
+    """Return True if a running listener has not yet committed all offsets to a group.
 
     Only topics that the group holds count, and topics that are not in `other_topics`.
     """

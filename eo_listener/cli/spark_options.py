@@ -1,4 +1,4 @@
-"""The option for the settings of the Spark with which a command reads ledgers in tables."""
+"""The option for the settings of the Spark session that reads ledgers in tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spark_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
-    """Return the Spark for `ledgers`, which starts when it first reads one of them."""
+    """Return a LocalSpark for `ledgers`, which starts Spark when it reads the first of them."""
     stores = {address.store for address in ledgers}
     return LocalSpark(
         settings,

@@ -1,4 +1,4 @@
-"""The display of `eo-listener status`: one group by partition, several groups in a line each."""
+"""The display of `eo-listener status`: one group by partition, or each group on one line."""
 
 from __future__ import annotations
 

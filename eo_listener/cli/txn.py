@@ -68,7 +68,7 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show the open transactions at which read_committed consumers wait: whose, since when.
+    """Show the open transactions at which read_committed consumers wait: owners and start times.
 
     Also shows how each ends, with the command for it. Exit status 1 if a transaction hangs or is
     over its timeout, 3 if that is unknown for a transaction.
@@ -190,8 +190,8 @@ def _unchanged(
 ) -> OpenTransaction | None:
     """Return `later`, the second reading, or None if the transaction has ended in the meantime.
 
-    Raises InUseError if the producer is working, and UnavailableError if that is unknown, unless
-    `live`.
+    Unless `live` is True, raises InUseError if the producer is working, and UnavailableError if
+    that is unknown.
     """
     if later is None or earlier.since != later.since:
         return None

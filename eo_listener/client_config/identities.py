@@ -32,7 +32,7 @@ def sink_key(topics: Iterable[str]) -> str:
 
 
 def sink_transactional_id(sink: str, query: str) -> str:
-    """Return the `transactional.id` of a sink's batches of a query; it is always the same, too.
+    """Return the `transactional.id` of a query's batches in a sink; it never changes.
 
     Characters other than letters, digits and `_.-~` are percent-encoded: no two pairs of sink and
     query have the same id, and no id equals that of a group's commits.
@@ -49,7 +49,7 @@ class IdOwner(NamedTuple):
 
     @classmethod
     def parse(cls, transactional_id: str) -> IdOwner | None:
-        """Parse an id that one of the two functions above made; return None for any other id."""
+        """Parse an id of a sink or of a group's commits; return None for any other id."""
         first, *names = transactional_id.split("/")
         if first == "eo-listener" and len(names) == 2:
             sink, query = map(unquote, names)

@@ -90,7 +90,7 @@ class KeyStore:
     def properties(self, answer: str) -> Mapping[str, str]:
         """Return librdkafka's properties from Java's `answer`.
 
-        Raises FormatError, which quotes nothing of it.
+        Raises FormatError, which quotes nothing of the answer.
         """
         match _document(answer):
             case {"v": 1, "certificates": str(certificates), "key": None | str() as key}:
@@ -156,7 +156,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the trusted authorities; without options none: librdkafka uses the machine's."""
+    """Return the trusted authorities, empty without options: librdkafka then uses the machine's."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")

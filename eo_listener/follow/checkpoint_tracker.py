@@ -87,9 +87,9 @@ class Step:
 class CheckpointTracker:
     """Remembers the last reading of one checkpoint, and decides what each new one changes.
 
-    A reading that may show a file while it is being written, such as a torn file or a batch that
-    went back, counts only if the next reading shows the same. With `final`, `on_reading` does not
-    wait for the next one.
+    A reading that may show a checkpoint while it is being changed, such as a torn file or a newest
+    batch that is lower than before, counts only if the next reading shows the same. With `final`,
+    `on_reading` does not wait for the next one.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class CheckpointTracker:
         return replace(step, events=(*events, *step.events), released=bool(replaced))
 
     def _identify(self, query_id: str) -> tuple[Notice, ...]:
-        """Remember the query id; return a notice if the checkpoint had another one before."""
+        """Remember the query id; return a notice if the checkpoint had a different id before."""
         before = self._query_id
         if before == query_id:
             return ()

@@ -283,7 +283,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """3 if a checkpoint was unavailable or a commit failed, 1 with another finding, else 0."""
+        """3 if a checkpoint was unavailable or a commit failed, 1 if there is a finding, else 0."""
         if self.failed or any(notice.kind.unavailable for notice in self.notices):
             return ExitCode.UNREACHABLE
         has_findings = any(notice.kind.finding for notice in self.notices)

@@ -7,9 +7,9 @@ How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 - NEXT: the range starts where the head ends.
 - REPLAY: the range is that of the head, and the same checkpoint of this query has moved it there.
 - Anything else is an error; if a batch has several, the guard raises the gravest. Gravest first:
-  topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression
-  (back behind the head, or a truncated log), overlap, not in the ledger, gap (also: Kafka deleted
-  records before they were read), some ranges replayed and others not.
+  topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression (the
+  batch starts or ends below the head, or the log was truncated), overlap, not in the ledger, gap
+  (also: Kafka deleted records before they were read), some ranges replayed and others not.
 - On request the guard accepts a gap (`on_gap`), a ledger that begins in mid-stream (`on_first`), or
   a recreated topic that is read from its start (`on_recreated`).
 
@@ -48,7 +48,7 @@ Facts that count, and facts that do not:
   time in `offsets/N` differs, because Spark writes it when it plans the batch, and reads it at a
   restart. So the head has a digest of that file, and the guard compares each batch with the
   previous one.
-- Topic ids have no order. If the ledger has another id than the plan, the runner queries Kafka
+- Topic ids have no order. If the ledger's id differs from the plan's, the runner queries Kafka
   again after it has read the ledger (`on_recreated="restart"` only), so that the plan's id is the
   newer one. Otherwise a driver that was suspended while its topic was recreated would mistake its
   old topic for the new one; the model found that history.
@@ -76,7 +76,7 @@ A batch that a user's function passes twice within one run:
   in parts, and the second part would be lost, while a refusal costs a restart.
 - After a call that failed, the second is a retry, and the ledger decides. Rows are never compared:
   a comparison is possible only for deterministic plans, and must compute both DataFrames.
-- A restart of the query has another run id, so the same object accepts a batch again that Spark
+- A restart of the query has a new run id, so the same object accepts a batch again that Spark
   repeats.
 - Of two `exactly_once` for one sink and name, `process_writes` records which has written the batch
   in this run, or found it applied, because a replay looks the same to both.

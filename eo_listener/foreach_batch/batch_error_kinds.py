@@ -1,7 +1,7 @@
 """The kinds of a batch's errors: what happened, why, and what to run. Reads and writes nothing.
 
-Most texts are the same for every sink. A ledger that is kept apart from its rows can be behind
-them: a start from that ledger would write rows twice. So the texts about such a ledger differ.
+Most texts are the same for every sink. A ledger that is kept apart from its rows can be older than
+the rows: a start from that ledger would write rows twice. So the texts about such a ledger differ.
 """
 
 from __future__ import annotations

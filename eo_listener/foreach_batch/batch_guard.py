@@ -6,7 +6,7 @@ whose rows come from Spark's state alone, only its number shows if it was applie
 that are not Kafka, only the number of the batch is known (`next_move`).
 
 Only the query that applied a range repeats it. A query's id lives as long as its checkpoint, and is
-in every copy of it. Under another id the same range may have other rows.
+in every copy of it. Under a different id the same range may have different rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Judgement:
 
     @property
     def skipped(self) -> dict[TopicPartition, OffsetRange]:
-        """The offsets before the start of a ledger that begins in mid-stream, with consent."""
+        """The offsets before the start of a ledger that may begin in mid-stream (`on_first`)."""
         return self._gaps(late=True)
 
     def _gaps(self, *, late: bool) -> dict[TopicPartition, OffsetRange]:
@@ -88,7 +88,8 @@ def judge_batch(
     recreated topic counts as never applied, and must be read from its log's start; if
     `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
     `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with which counted
-    sources continue, and the batch after which they do. They ignore `per_partition`.
+    sources continue, and the batch after which they do. A batch with counted sources ignores
+    `per_partition`.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -407,7 +408,7 @@ class _BatchCheck:
     def is_doubted(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
         """Return True, and add an error, if a partition without a head must not begin here.
 
-        It may begin with its query: in the query's first batch, or as a new partition. With
+        Such a partition may begin in the query's first batch, or as a new partition. With
         `on_first="accept"` it may begin anywhere, except with rows that the store has under another
         name or table.
         """

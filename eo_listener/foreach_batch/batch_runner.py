@@ -56,7 +56,7 @@ class Frames(Protocol):
         """Cache the rows of `frame` while several frames made of it are computed."""
 
     def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
-        """Compute the rows of `frame` once, each part of them too, and yield the frame to use."""
+        """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
         """Compute all rows, and keep none."""
@@ -148,8 +148,8 @@ class BatchRunner:
         """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
 
         Returns when the batch is durable in all sinks. After that, a second call with the batch in
-        the same run raises SettingsError; after a call that failed it is a retry. Raises the errors
-        of `judge_batch`, the sinks, the plan reader and the transform.
+        the same run raises SettingsError; a second call after a failed call is a retry. Raises the
+        errors of `judge_batch`, the sinks, the plan reader and the transform.
         """
         began = time.monotonic()
         plan: PlannedBatch | None = None
@@ -222,10 +222,10 @@ class BatchRunner:
     def _other_heads(
         self, sink: Sink, heads: Mapping[TopicPartition, Head], batch: _BatchInProgress
     ) -> OtherHeads | None:
-        """Return the heads that the query has under other names in the ledger, None if not read.
+        """Return the heads that the query has under other names, or None if they were not read.
 
-        Reads in the first batch of a run, as a name changes with a restart, and if a head is
-        missing.
+        Reads them in the first batch of a run, because a name changes only with a restart, and if a
+        head is missing.
         """
         plan = batch.plan
         if self._runs_of_moved_by.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
@@ -300,7 +300,7 @@ class BatchRunner:
     def _written(
         self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
     ) -> tuple[_SinkTask, Written | None]:
-        """Write what a sink lacks; the result is None if another driver has written all of it.
+        """Write what a sink lacks; return None if another driver has written all of it.
 
         With a transaction for each partition two drivers may take turns, so this repeats as long as
         fewer partitions remain to be written each time.
@@ -346,11 +346,11 @@ class BatchRunner:
     def _outputs(
         self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
-        """Yield the frames to write, one for each sink, and how to compute a single one again.
+        """Yield a frame for each sink; if one computed frame is due, also how to compute it again.
 
-        If several sinks need theirs, all rows are computed before the first is written: a frame
-        may read a table that an earlier sink writes. So are rows that come from a shuffle, as
-        Spark may compute a part of them twice.
+        If several sinks need their frames, all rows are computed before the first sink writes,
+        because a frame may read a table that an earlier sink writes. Rows that come from a shuffle
+        are also computed first, because Spark may compute a part of them twice.
         """
         outputs = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(outputs, list | tuple)

@@ -30,7 +30,7 @@ class DataFrames:
         self._stages = RunStages()
 
     def is_frame(self, output: object) -> bool:
-        """Return True for a DataFrame of Spark, not of pandas; Spark is not asked."""
+        """Return True for a DataFrame of Spark, not of pandas. Sends no request to Spark."""
         return any(
             kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
             for kind in type(output).__mro__

@@ -46,20 +46,21 @@ def exactly_once(
     observers: Iterable[Observer] = (),
     retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
-    """Return a function to pass to `DataStreamWriter.foreachBatch`, or to call there once a batch.
+    """Return a function to pass to `foreachBatch`, or to call once a batch in your own function.
 
     `transform(df)`, or `transform(df, batch)` with a `Batch`, returns the DataFrame to write, or a
     list with one for each sink. `name` is the query's name in the ledgers, by default its name in
     Spark. `on_gap="accept"` continues after lost offsets and records them. `on_first="accept"`
     begins at the next batch of a query that has run before without this sink or under another name,
     and records the offsets before that batch as not in the ledger. `on_recreated="restart"` accepts
-    a topic that was deleted and recreated, from its log's start, as a new checkpoint from
-    `starting_offsets(..., recreated="earliest")` reads it. `new_checkpoint`, the value that a
-    NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may continue with
-    it after the batch that the sink had then. Nothing else is accepted. `observers` get each
-    event after the log; a listener in this process that serves metrics counts events on its own.
-    `retry_timeout` is the number of seconds for which a batch is repeated while a store is
-    unavailable, locked or in conflict with others, before the query fails.
+    a topic that was deleted and recreated, if the query reads it from its log's start, as a new
+    checkpoint with `starting_offsets(..., recreated="earliest")` does. `new_checkpoint`, the value
+    that a NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may
+    continue with it after the batch that was the sink's last when the error was raised. It accepts
+    nothing else. `observers` get each event after the log; a listener in this process that serves
+    metrics counts these events too. `retry_timeout` is the number of seconds for which a batch is
+    repeated while a store is unavailable, locked or in conflict with other writers, before the
+    query fails.
 
     Under Spark Connect the running query cannot be read, so `name` and `checkpoint`, the query's
     checkpointLocation, must be given. With `options`, the reader's options, the function reads log
@@ -208,7 +209,7 @@ class Batch:
     """A batch as its transform sees it, with its number and its Kafka offsets.
 
     The number `id` is Spark's; a new checkpoint counts from 0 again, and the same offsets may then
-    have another number.
+    have a different number.
     """
 
     id: int

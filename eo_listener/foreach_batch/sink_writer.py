@@ -150,7 +150,7 @@ class SinkWriter:
         self._sleep(pause)
 
     def _found_out(self, sink: Sink, entry: Entry, unknown: SinkError) -> Entry:
-        """Return the part of `entry` that the ledger lacks, with retries; raise `unknown` after."""
+        """Return the part of `entry` that the ledger lacks; raise `unknown` if all retries fail."""
         pauses = self._pauses()
         while True:
             try:

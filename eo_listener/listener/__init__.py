@@ -3,7 +3,7 @@
 `CommitService` wires the tracker's thread, the committer, the metrics and the check at the start;
 `OffsetCommitListener` and the bridge both use it.
 
-- Its module keeps a reference to each listener until it is closed. After
+- The listener's module keeps a reference to each listener until it is closed. After
   `addListener(OffsetCommitListener())` there is no other reference, and Python would collect the
   listener before the end of the program could flush it.
 - `awaitTermination()` and `processAllAvailable()` return before the last event is delivered. So at

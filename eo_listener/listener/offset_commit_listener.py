@@ -82,9 +82,9 @@ class OffsetCommitListener(StreamingQueryListener):
 
     `groups` names groups in the program, and takes precedence over the options:
     `{"query": "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the
-    query's name or id. `group_template` is for sources with neither: a text with `{query_name}`,
-    `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka properties) take
-    precedence over the sources' own settings.
+    query's name or id. `group_template` is for sources without an entry and without an option: a
+    text with `{query_name}`, `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka
+    properties) take precedence over the sources' own settings.
 
     `mode` is how the listener commits: "simple" (no member, not fenced), "member" (a live, fixed
     member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` decides
@@ -95,9 +95,9 @@ class OffsetCommitListener(StreamingQueryListener):
     committed again, so that they do not expire.
 
     `observers` are called with every event of `eo_listener.events`, on the thread on which the
-    event occurred. `flush_timeout` is how long `close`, and the end of the program, wait for Kafka,
-    in seconds. `preflight=False` leaves out the check of rights, groups and settings at the start,
-    which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
+    event occurred. `flush_timeout` is the time, in seconds, for which `close` and the end of the
+    program wait for Kafka. `preflight=False` leaves out the check of rights, groups and settings at
+    the start, which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
     `metrics_address`.
 
     The listener does not block, slow down or fail a query: its own threads commit, and keep and
@@ -188,8 +188,8 @@ class OffsetCommitListener(StreamingQueryListener):
     def close(self) -> None:
         """Commit what is left, stop threads, close connections; also called at the program's end.
 
-        Waits at most `flush_timeout` seconds and a little; the log and CommitAbandoned report
-        offsets that are still unconfirmed then. Idempotent.
+        Waits about `flush_timeout` seconds at most; the log and CommitAbandoned report offsets that
+        are still unconfirmed then. Idempotent.
         """
         self._close(time.monotonic() + self._flush_timeout)
 

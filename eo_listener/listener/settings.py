@@ -56,7 +56,7 @@ class Settings:
     bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
-        """Raise SettingsError for a value of the wrong kind, and for an impossible time."""
+        """Raise SettingsError for a value of the wrong kind, and for one that is out of range."""
         require_seconds("recommit_interval", self.recommit_interval, least=1.0)
         require_seconds("flush_timeout", self.flush_timeout)
         require_seconds("bridge_timeout", self.bridge_timeout, least=1.0)

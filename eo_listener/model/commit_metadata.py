@@ -23,7 +23,7 @@ def short_id(spark_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
-    """Query, run and batch behind a committed offset."""
+    """The query, the run and the batch of a committed offset."""
 
     #: The query's name; it ends with `~` if it was cut.
     name: str
@@ -55,7 +55,7 @@ class CommitMetadata:
         )
 
     def __str__(self) -> str:
-        """Describe the writer of the commit, for texts."""
+        """Describe the writer of the commit, for error texts and log lines."""
         if self.command and not self.query_id:
             return f"eo-listener {self.command}, run {self.run_id}"
         name = f"query {self.name!r}, " if self.name else ""

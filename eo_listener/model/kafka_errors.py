@@ -17,7 +17,7 @@ COORDINATOR_MOVES: Final = frozenset(
         "_WAIT_COORD",
     }
 )
-"""The coordinator is being elected, is loading or has moved: it says nothing about the group."""
+"""The coordinator is being elected, is loading or has moved: no answer about the group itself."""
 
 LEADER_MOVES: Final = frozenset(
     {

@@ -75,7 +75,7 @@ def compare(
 
 
 def total(rows: Sequence[PartitionLag], *, stable: bool = False) -> int | None:
-    """Return the sum of all lags, None if one is unknown; with `stable` those of read_committed."""
+    """Return the sum of all lags (`stable`: of all `stable_lag`s), or None if one is unknown."""
     lags = [row.stable_lag if stable else row.lag for row in rows]
     return None if None in lags else sum(filter(None, lags))
 

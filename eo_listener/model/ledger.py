@@ -76,9 +76,10 @@ class AppliedBatch:
 
 
 class TableRollback(NamedTuple):
-    """The rollback of a table, and of its ledger with it, to before later batches.
+    """The rollback of a table, and of the ledger in it, to a state before later batches.
 
-    `cause` names the operation, `fix` the command that undoes it; `fix` is empty if none does.
+    `cause` names the operation, `fix` the command that undoes it; `fix` is empty if no command
+    does.
     """
 
     cause: str

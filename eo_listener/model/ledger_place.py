@@ -41,7 +41,8 @@ class LedgerStore(Enum):
     def is_apart(self) -> bool:
         """True if the ledger can be restored to an older state without its rows.
 
-        A copy of a database or a table has both. In Kafka they are in different topics.
+        A copy of a database or a table has both ledger and rows. In Kafka they are in different
+        topics.
         """
         return self is LedgerStore.KAFKA
 
@@ -53,7 +54,7 @@ class LedgerPlace:
     `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
     its address does not name them; `note` describes what else a command needs, `repeated_options`
     are options of the running command that it needs too. While `is_known` is False, the server is
-    not known, and so neither is whether two sinks share one ledger.
+    unknown, so it is also unknown if two sinks share one ledger.
     """
 
     address: str
@@ -106,7 +107,7 @@ def place_of(sink: object) -> LedgerPlace | None:
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
-    """Describe how to continue if a ledger that is apart from its rows is behind them.
+    """Describe how to continue if a ledger that is apart from its rows is older than the rows.
 
     `has_it` is the condition to check first.
     """

@@ -16,7 +16,7 @@ from eo_listener.offsets import Offsets, TopicPartition
 def read_offsets(value: Any) -> Offsets | None:
     """Return the offsets of a JSON text or of parsed JSON; None if it is None or null.
 
-    Raises ValueError, TypeError or AttributeError if `value` has another form.
+    Raises ValueError, TypeError or AttributeError if `value` has a different form.
     """
     if isinstance(value, str):
         value = json.loads(value)

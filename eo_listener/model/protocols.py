@@ -156,11 +156,11 @@ class PlanReader(Protocol):
 class Sink(Protocol):
     """A store in which a batch's rows and its ledger entry become visible together, or not at all.
 
-    `label` names the sink in texts and holds no secret; `key` names the target within the store's
-    ledger, and never changes once `applied` has returned. With `per_partition` each partition of
-    the batch has its own transaction, and is judged alone; but a batch with counted sources is one
-    transaction. Only one thread at a time uses a sink, that of the query.
-    `eo_listener.testing.conformance` tests an implementation.
+    `label` names the sink in error texts and log lines, and holds no secret; `key` names the target
+    within the store's ledger, and never changes once `applied` has returned. With `per_partition`
+    each partition of the batch has its own transaction, and is judged alone; but a batch with
+    counted sources is one transaction. Only one thread at a time uses a sink: the thread of the
+    query. `eo_listener.testing.conformance` tests an implementation.
     """
 
     @property

@@ -100,7 +100,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which it listens, also if any free port was requested."""
+        """The port on which the server listens, even if any free port was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
@@ -151,7 +151,7 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections that take too long: one that sends a byte now and then is never silent.
+        """Close connections that take too long, even if they send a byte now and then.
 
         `serve_forever` calls this again and again.
         """

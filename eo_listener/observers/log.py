@@ -1,6 +1,6 @@
 """Writes events as log lines: each problem once, and its end.
 
-A line has what happened with its values, the likely cause, and the fix.
+A line says what happened, with the event's values, the likely cause, and the fix.
 """
 
 from __future__ import annotations

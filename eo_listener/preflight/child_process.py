@@ -46,14 +46,14 @@ class BrokenOffError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The findings of a child process, and if it reached the cluster."""
+    """The findings of a child process, and True if it reached the cluster."""
 
     findings: tuple[CheckFinding, ...]
     reached: bool
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child, and in another if it crashes. Raises UnavailableError, FormatError."""
+    """Check in a child, in up to 3 if they crash. Raises UnavailableError and FormatError."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
             return ask(start(polite=polite), request, LONGEST)

@@ -91,8 +91,8 @@ class TopicFacts:
 class CheckPlan:
     """The plan of commits to a cluster: how, and by which client (`principal` in ACLs).
 
-    `running` is True if a committer of eo_listener already works there, so its own traces are no
-    findings.
+    `running` is True if a committer of eo_listener already works there, so that its own traces are
+    no findings.
     """
 
     servers: str

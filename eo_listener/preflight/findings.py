@@ -13,8 +13,8 @@ from eo_listener.errors import EoListenerError, FormatError
 class CheckFinding:
     """The result of one check: `about` names its subject, `advice` what to do, "" for nothing.
 
-    With a PROBLEM, commits fail, or offsets are missing when they are needed; with a WARNING, they
-    may. A NOTE reports what could not be checked.
+    With a PROBLEM, commits fail, or offsets are missing when they are needed; with a WARNING, this
+    may happen. A NOTE reports what could not be checked.
     """
 
     level: Severity
@@ -73,7 +73,7 @@ def failed(about: str, error: EoListenerError) -> CheckFinding:
 
 
 def described(error: EoListenerError) -> str:
-    """Return the problem of an error, with its cause in brackets."""
+    """Return the problem that `error` reports, with its cause in brackets."""
     return f"{error.problem} ({error.cause})" if error.cause else error.problem
 
 

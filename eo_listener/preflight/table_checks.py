@@ -318,7 +318,7 @@ def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Fi
 
 
 def _age(text: str) -> timedelta | None:
-    """Return an interval of one unit, as Delta's properties write it, or None for other texts."""
+    """Parse an interval of Delta's properties that has one unit; return None for other texts."""
     match = _AGE.fullmatch(text.strip())
     return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
 

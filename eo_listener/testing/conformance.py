@@ -350,7 +350,7 @@ class SinkConformance:
                 self.check(rows, heads)
 
     def test_a_reader_sees_all_or_nothing(self) -> None:
-        """At each point of a batch a reader sees rows and heads as before it, or as after it."""
+        """At each point of a batch a reader sees rows and heads as before or as after the batch."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))

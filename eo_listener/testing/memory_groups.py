@@ -1,4 +1,4 @@
-"""Consumer groups in memory."""
+"""A stand-in, in memory, for the consumer groups of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MemoryGroups:
 
     `history` lists every stored commit, in order. Each commit request takes the first element from
     `faults`, if there is one. Logs reach from 0 to the largest number, unless `starts` or `ends`
-    has another offset; a topic's id is its name, unless `topic_ids` has another, or "" for none.
-    `refused` has the topics that a snapshot may not read, with the error names.
+    has a different offset; a topic's id is its name, unless `topic_ids` has a different id, or ""
+    for no id. `refused` has the topics that Kafka refuses in a snapshot, with the error names.
     """
 
     def __init__(self) -> None:

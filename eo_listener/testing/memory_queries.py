@@ -30,7 +30,7 @@ class MemoryQueries:
         return self.source_options
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
-        """Return the run's mode, micro-batch unless `modes` has another."""
+        """Return the run's mode: micro-batch, unless `modes` has a different mode."""
         return self.modes.get(run_id, QueryMode.MICRO_BATCH)
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:

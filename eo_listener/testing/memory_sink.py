@@ -1,4 +1,4 @@
-"""A sink in memory, and the store with transactions behind it."""
+"""A sink in memory, and the store, with transactions, to which the sink writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ KEPT = 1000  # entries of the history of each sink
 class MemoryStore:
     """Rows, heads and history, by the sink's key; only a transaction's commit changes them.
 
-    One transaction at a time can move heads: another waits `lock_timeout` seconds for it, at most.
+    Only one transaction at a time can move heads; the next one waits `lock_timeout` seconds at
+    most.
     """
 
     def __init__(self, *, lock_timeout: float = 5.0) -> None:
@@ -79,7 +80,8 @@ class Transaction:
     ) -> int:
         """Set a head if the current one is `expected`; return how many heads were set: 0 or 1.
 
-        From here to the end of this transaction no other moves heads. Raises SinkLockedError.
+        From here to the end of this transaction no other transaction moves heads. Raises
+        SinkLockedError.
         """
         self._wait_for_lock()
         heads = self._store.heads.get((key, query), {})

@@ -22,7 +22,7 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """The sums of one batch, as in the JSON; None if a value is unknown without a history."""
+    """One batch, summed over its partitions; None for a value that only a history would have."""
 
     batch: int
     run: str

@@ -78,10 +78,10 @@ def serve(
 ) -> None:
     """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
 
-    With --checkpoint, --ledger or -g the page also shows the findings of `eo-listener audit`; its
-    groups are those of -g, or else the named groups. The command reads Kafka and ledgers at an
-    interval, and changes nothing. JSON: /api/status and /api/audit; Prometheus: /metrics; health:
-    /healthz.
+    With --checkpoint, --ledger or -g the page also shows the findings of `eo-listener audit`; that
+    audit compares the groups of -g or, without -g, the groups named for the page. The command reads
+    Kafka and ledgers at an interval, and changes nothing. JSON: /api/status and /api/audit;
+    Prometheus: /metrics; health: /healthz.
     """
     names = names or []
     require_groups(names, every=every_group)
@@ -189,7 +189,7 @@ class _Service:
         self._stop()
 
     def _stop(self) -> None:
-        """End the readings; immediately if they wait for nothing."""
+        """End the readings, and interrupt those that wait for an answer."""
         self._watched.close()
         each = _CLOSING / len(self._pollers)
         ended = [poller.stop(each, self._interrupt) for poller in self._pollers]

@@ -11,7 +11,7 @@ _LONG: Final = 200  # characters of a name
 
 
 def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
-    """Return an element; attribute `cls` means `class`, and `_` a hyphen. None is left out.
+    """Return an element without its parts that are None; `cls` means `class`, and `_` a hyphen.
 
     Characters that a reader cannot see (control characters, marks that change the direction of
     writing) become escapes.

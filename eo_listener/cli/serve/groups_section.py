@@ -171,7 +171,7 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
 
 
 def path_of(group: str) -> str:
-    """Return the path of a group's page: of fixed length, and the same at each start."""
+    """Return the path of a group's page: of fixed length, and the same after a restart."""
     digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
     return f"/group/{digest[:16]}"
 
@@ -243,7 +243,7 @@ def groups_section(view: View, ordered: Groups, page: int) -> Element:
 
 
 def group_section(view: View, group: GroupStatus) -> Element:
-    """Return the section of one group, with its partitions, those furthest behind first."""
+    """Return the section of one group, with its partitions, the greatest lag first."""
     rows = sorted(group.rows, key=_behind, reverse=True)
     raised = _alarm(view, group)
     return node(

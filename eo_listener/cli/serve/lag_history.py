@@ -29,7 +29,8 @@ class Point(NamedTuple):
 class LagHistory:
     """The last points of each group, in bounded memory.
 
-    Each of many groups has fewer points; of more than `groups` groups only the first have any.
+    If there are many groups, each has fewer points. Of more than `groups` groups, only the first
+    `groups` have points.
     """
 
     def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:

@@ -90,7 +90,7 @@ class _Handler(BoundedHandler):
     hosts: AllowedHosts
 
     def version_string(self) -> str:
-        """Return the header Server, which needs to name no version of Python."""
+        """Return the value of the header Server, without the version of Python."""
         return "eo-listener"
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it

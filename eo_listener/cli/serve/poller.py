@@ -10,7 +10,7 @@ from typing import Final
 
 _PAUSE: Final = 0.5  # seconds between two readings at least, however long one takes
 STUCK: Final = 180.0
-"""Seconds after which a reading is stuck: all its bounded waits take less, except for tables."""
+"""Seconds after which a reading counts as stuck: except for tables, its limits add up to less."""
 
 logger = logging.getLogger("eo_listener")
 

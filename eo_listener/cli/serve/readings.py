@@ -46,7 +46,7 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The lack of a current reading, because of `error`; `since` is the last reading, or None."""
+    """The lack of a current reading, because of `error`; the last one was at `since`, if any."""
 
     since: Moment | None
     error: str

@@ -63,7 +63,7 @@ class View:
 
 
 class Watched:
-    """The state of the page: one thread fills in groups, one the audit; any may call `view`."""
+    """The state of the page: one thread fills in groups, another the audit; any may call `view`."""
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ Reading before writing:
   minute old, after every failure, and if the process stood still for 15 s (SIGSTOP, a suspended
   machine), because a successor may be running by then.
 - The snapshot decides: an offset below the group's is refused, unless the rewind is allowed; an
-  offset beyond the log's end is refused, and reported if it was confirmed before; a topic with
-  another id is no longer committed; confirmed offsets that have disappeared are reported
+  offset beyond the log's end is refused, and reported if it was confirmed before; a topic whose id
+  has changed is no longer committed; confirmed offsets that have disappeared are reported
   (`ForeignCommit`, `GroupOffsetsMissing`) and committed again.
 - Refused offsets are compared with a new snapshot each minute, so they are committed without help
   once the cause is gone. The offsets of a deleted topic stay unconfirmed until the driver ends: its

@@ -29,7 +29,7 @@ class DueTimes:
         self._changed_names[name] = None
 
     def postpone(self, name: str) -> None:
-        """Put an item that was served behind all others, and mark it as changed."""
+        """Move an item that was served to the end of the queue, and mark it as changed."""
         self._times.pop(name, None)
         self._changed_names.pop(name, None)
         self._changed_names[name] = None

@@ -46,7 +46,7 @@ class PartitionChange:
 
     @property
     def writer(self) -> CommitMetadata | None:
-        """The author of the group's commit; None if there is none, or another program committed."""
+        """The author of the group's commit; None if there is none or another program made it."""
         return None if self.position is None else CommitMetadata.parse(self.position.metadata)
 
 

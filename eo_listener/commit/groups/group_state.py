@@ -157,8 +157,8 @@ class GroupState:
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
         """Return partitions that need a snapshot, and positions to send; the longest wait first.
 
-        Not more than one request takes: otherwise each of many parts would walk over all partitions
-        that wait.
+        Returns no more of either than one request takes: otherwise each of many requests would walk
+        over all partitions that wait.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -220,7 +220,7 @@ class GroupState:
         self._failing.pop(tp, None)
 
     def _requeue(self, tp: TopicPartition) -> None:
-        """Put a partition that has had its turn behind all others that wait."""
+        """Move a partition that has had its turn to the end of the queue."""
         self._drop(tp)
         self._plan(tp)
 
@@ -302,7 +302,7 @@ class GroupState:
         return tp in self._due
 
     def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
-        """Record that a snapshot left a partition out; return the error if a commit waits."""
+        """Record that a snapshot left a partition out; return the error if an offset waits."""
         if code is not None:
             return code if self._on_snapshot_failed(tp) else None
         state = self._partitions.get(tp)

@@ -96,7 +96,7 @@ class PartitionState:
 
     @property
     def wanted(self) -> Position | None:
-        """The position to commit, allowed or not; the newer one of two, unless withheld."""
+        """The position to commit, allowed or not; if two wait, the greater, unless withheld."""
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
@@ -227,7 +227,7 @@ class PartitionState:
             self.pending = None
 
     def ask_snapshot(self) -> None:
-        """Record that a snapshot is requested now; whatever needs one later needs another."""
+        """Record that a snapshot is requested now; a need that arises later requires another."""
         positions = filter(None, (self.wanted, self.confirmed))
         self.offset_at_request = max((position.offset for position in positions), default=0)
         self.needs_snapshot = False
@@ -403,7 +403,7 @@ def _rewinding(position: Position, group_offset: int) -> Position:
 
 
 def _declared(position: Position, waiting: Position | None) -> Position:
-    """Return `position`, as a rewind if it replaces an unsent rewind and is below its start."""
+    """Return `position`, as a rewind if it replaces an unsent rewind and is below that start."""
     metadata = _parse(waiting)
     start = metadata.rewound_from if metadata else None
     return position if start is None or position.offset >= start else _rewinding(position, start)

@@ -37,7 +37,7 @@ class Backoff:
 
 
 class CommitMode(Enum):
-    """The identity that commits; `eo_listener.kafka.group_stores.open_groups` takes the value."""
+    """How to commit to a group; `eo_listener.kafka.group_stores.open_groups` takes the value."""
 
     SIMPLE = "simple"
     MEMBER = "member"
@@ -45,7 +45,7 @@ class CommitMode(Enum):
 
 
 class OnRewind(Enum):
-    """The consequence if a query is to be committed below the group's offsets."""
+    """The treatment of a query's offsets that are below the group's offsets."""
 
     REFUSE = "refuse"
     ALLOW = "allow"

@@ -132,7 +132,7 @@ def _option(options: Mapping[str, str]) -> str | None:
 
 
 def _refuse_near_miss(options: Iterable[str]) -> None:
-    """Raise NotCommitted for an option that may be a misspelt group option: do not ignore it."""
+    """Raise NotCommitted for an option that may be a misspelt group option."""
     for name in options:
         own = name.startswith("eo.")
         if own or difflib.get_close_matches(name, (GROUP_OPTION, OWN_GROUP_OPTION), cutoff=0.8):

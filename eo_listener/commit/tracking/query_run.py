@@ -98,17 +98,17 @@ class QueryRun:
 
     @property
     def reads_no_kafka(self) -> bool:
-        """True if its newest event has no Kafka source; a position without offsets is no proof."""
+        """True if the newest event has no Kafka source; a position without offsets is no proof."""
         return self.newest is not None and not self.newest.sources
 
     @property
     def is_polled(self) -> bool:
-        """True if it is checked every few seconds: it follows its checkpoint or skips losses."""
+        """True if the run must be polled: it follows its checkpoint, or its sources skip losses."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
 
     def mode_effect(self) -> str | None:
-        """Return what its execution mode means for its group, or None for a micro-batch query."""
+        """Return the execution mode's effect on the group, or None for a micro-batch query."""
         return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
@@ -129,8 +129,9 @@ class QueryRun:
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
         """Compare the first event with the position that the run restored from its checkpoint.
 
-        Returns violations by source. The batch id of a position may be too low: if its offsets are
-        the end of the event itself, it is not the restored position, and nothing is judged.
+        Returns violations by source. The batch id of a position may be too low: if the position's
+        offsets are the event's end offsets, it is not the position before this event, and nothing
+        is judged.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -203,7 +204,7 @@ class QueryRun:
 
     @property
     def last_batch(self) -> int:
-        """The highest batch id of its newest event and offered position; -1 if it has neither."""
+        """The higher batch id of newest event and offered position; -1 if there is neither."""
         event, position = self.newest, self.passed
         return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
@@ -213,7 +214,7 @@ class QueryRun:
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Plan the next check before this one, so that a failed check is not repeated at once."""
+        """Before a check, plan the next one, so that a failed check is not repeated at once."""
         self.due = now + _SILENCE
         self._end_silence(now)
 
@@ -254,7 +255,7 @@ class QueryRun:
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan a check that may find that this run has ended, since it holds up another run."""
+        """Plan a check that finds out if this run has ended: it holds up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:

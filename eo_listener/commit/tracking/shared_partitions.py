@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Record a run's offsets; return the offsets to commit, and once an event about sharing."""
+        """Record a run's offsets; return the offsets to commit, and any new event about sharing."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)
@@ -77,7 +77,7 @@ class SharedPartitions:
         )
 
     def drop(self, run_id: str) -> tuple[GroupOffsets, ...]:
-        """Forget a run that has ended; return what the runs that it held up may commit now."""
+        """Forget a run that has ended; return the offsets that the runs it held up may commit."""
         freed: list[GroupOffsets] = []
         for key, runs in list(self._groups.items()):
             dropped = runs.pop(run_id, None)

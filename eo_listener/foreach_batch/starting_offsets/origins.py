@@ -71,7 +71,7 @@ def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -
 
 
 def checkpoint_origin(location: str) -> Origin:
-    """Return the end of the newest committed batch of a checkpoint.
+    """Return the end offsets of the newest committed batch of a checkpoint.
 
     Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
     newer batch is committed but unreadable: its records would be read again.
@@ -87,7 +87,7 @@ def checkpoint_origin(location: str) -> Origin:
 def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
     """Return the newest committed batch; raises the errors of `checkpoint_origin`.
 
-    `where` names the checkpoint in texts.
+    `where` names the checkpoint in error texts.
     """
     # Read first: a live query may commit a newer batch before the next reading, which is not lost.
     newest = max(checkpoint.batches().committed, default=-1)

@@ -45,7 +45,8 @@ _POSITIONS: Final = MappingProxyType({Policy.EARLIEST: EARLIEST, Policy.LATEST: 
 class Origin:
     """The offsets from which a query is to start: the next offset of each partition.
 
-    `label` names the origin in texts. `topic_ids` has the topic id of each partition, if known.
+    `label` names the origin in error texts. `topic_ids` has the topic id of each partition, if
+    known.
     """
 
     label: str
@@ -68,11 +69,11 @@ def choose(
 ) -> dict[TopicPartition, int]:
     """Return the offset at which each of `partitions` begins; -2 is the earliest, -1 the latest.
 
-    `partitions` are all partitions that the topics have now. A topic with another id, or with
-    missing partitions, counts as recreated; a position known to be in the new topic continues
-    nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless `recreated` accepts
-    the topic (it never accepts a topic that no longer exists); raises GapError, RegressionError and
-    SettingsError if the policies are to fail.
+    `partitions` are all partitions that the topics have now. A topic whose id differs, or that
+    lacks partitions of the origin, counts as recreated; a position known to be in the new topic
+    continues nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless `recreated`
+    accepts the topic (it never accepts a topic that no longer exists); raises GapError,
+    RegressionError and SettingsError if the policies are to fail.
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
     starts: dict[TopicPartition, int] = {}

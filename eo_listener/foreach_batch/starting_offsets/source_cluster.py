@@ -138,7 +138,7 @@ class SourceCluster:
         return Origin(label=f"group {group!r}", offsets=offsets)
 
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """Return each partition's first offset since a time, or its log's end if all are older.
+        """Return each partition's first offset since a time, or the log's end if there is none.
 
         Times are in milliseconds since 1970.
         """

@@ -50,16 +50,17 @@ def starting_offsets(
     batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
-    `assign`); `bootstrap_servers` and `topics` replace two of them. Without `topics`, the function
-    uses those of the origin. The result contains all their partitions, as Spark requires.
+    `assign`); `bootstrap_servers` and `topics` replace two of them. Without topics in any of these,
+    the function uses the origin's topics. The result contains all partitions of the topics, as
+    Spark requires.
 
     `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
-    starts at its end.
+    starts at the end of its log.
 
     The function recognises a recreated topic by its id, which only a ledger holds, or by missing
-    partitions. `recreated="fail"` refuses such a topic; "earliest" reads it from its beginning
-    while others continue, and then `exactly_once` needs `on_recreated="restart"`.
+    partitions. `recreated="fail"` refuses such a topic; "earliest" reads such a topic from its
+    beginning while other topics continue, and then `exactly_once` needs `on_recreated="restart"`.
 
     Name the new query's `checkpoint_location`: the function refuses an existing checkpoint, because
     Spark would continue from it and ignore `startingOffsets`. Without a Spark session in this

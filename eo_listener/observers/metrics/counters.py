@@ -176,13 +176,13 @@ class Run:
     """The sources with a wrong setting; None stands for the query as a whole."""
     groups: frozenset[GroupKey] = frozenset()
     reported: float | None = None
-    """The time of Spark's last event about it, in seconds since the epoch."""
+    """The time of Spark's last event about the run, in seconds since the epoch."""
     ended: float | None = None
-    """The time of its end, on the monotonic clock."""
+    """The time at which the run ended, on the monotonic clock."""
 
     @property
     def done(self) -> float | None:
-        """The time at which its newest batch ended, in seconds since the epoch."""
+        """The time at which the run's newest batch ended, in seconds since the epoch."""
         started, took = self.metrics.started, self.metrics.seconds
         return None if started is None or took is None else started + took
 
@@ -256,7 +256,7 @@ _OF_SINKS = (
 
 
 class EventCounters:
-    """An observer that counts events; groups and queries beyond `limit` together, as OTHER."""
+    """An observer that counts events; all groups and queries beyond `limit` count as OTHER."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Makes Prometheus metrics from numbers; beyond `limit` partitions only sums of topics."""
+    """Makes Prometheus metrics from numbers: beyond `limit` partitions, only a topic's sums."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -159,7 +159,7 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
-    """Yield the metrics of queries; of several runs with the same query name the newest counts."""
+    """Yield the metrics of queries; of runs with the same query name, the newest counts."""
     reported: dict[str, float] = {}
     for run in numbers.runs.values():  # the newest run may have no batch yet
         if run.reported is not None:

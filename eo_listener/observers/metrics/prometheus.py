@@ -70,7 +70,7 @@ class Prometheus(Collector):
         return None if server is None else int(server.server_address[1])
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
-        """Serve the registry at `http://address:port/metrics`; return the port, a free one for 0.
+        """Serve the registry at `http://address:port/metrics`; return the port; 0 means any.
 
         The default address is loopback, since the labels name topics, groups and servers, and there
         is no authentication. Raises SettingsError for an invalid port or address, and

@@ -20,7 +20,7 @@ _opened: weakref.WeakSet[Prometheus] = weakref.WeakSet()
 def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
     """Return an observer that serves `http://address:port/metrics` until it is closed.
 
-    It also counts every `exactly_once` of this process. Port 0 takes a free one. Raises
+    It also counts every `exactly_once` of this process. Port 0 means any free port. Raises
     MissingExtraError without the extra, SettingsError if the port is out of range, and
     UnavailableError if it cannot listen on the address.
     """
