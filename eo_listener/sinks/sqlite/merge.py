@@ -119,9 +119,11 @@ class Upsert:
         ordered = f"SELECT {newest.place()} AS eo_place, {newest.tied()} AS eo_tied, * FROM {STAGE}"
         source, clash = f"({ordered}) eo_given", "0"
         if version is not None and self.located:
-            rows = self._two_rows(lambda name: f"eo_given.{self._staged(name)}")
+            # An expression has no affinity, so SQLite compares its value as the table's column
+            # would store it; a staged column has an affinity, and '1' = 1 would be false.
+            rows = self._two_rows(lambda name: f"+eo_given.{self._staged(name)}")
             pairs = [
-                f"eo_there.{quoted(key)} = eo_given.{self._key(key)}" for key in self.target.keys
+                f"eo_there.{quoted(key)} = +eo_given.{self._key(key)}" for key in self.target.keys
             ]
             source += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
             clash = (
@@ -160,7 +162,7 @@ class Upsert:
     def _differs(self) -> str:
         """Return SQL that is true if the table's row has other values; a CASE, as in `Newest`."""
         pairs = [(f"eo_there.{quoted(name)}", self._staged(name)) for name in self._values]
-        cases = [f"WHEN {old} IS NOT eo_given.{new} COLLATE BINARY THEN 1" for old, new in pairs]
+        cases = [f"WHEN {old} IS NOT +eo_given.{new} COLLATE BINARY THEN 1" for old, new in pairs]
         return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
 
     def _staged(self, name: str) -> str:
