@@ -26,6 +26,7 @@ change: ' 00123 ' becomes 123 in an integer.
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _STRING: Final = re.compile(r"(string|(var)?char\(\d+\)|string collate .*|void)")
+_KEY: Final = re.compile(rf"{_STRING.pattern}|{_DECIMAL.pattern}|byte|short|integer|long|boolean")
 _TIME: Final = re.compile(r"time(\(\d\))?")
 _JSON: Final = frozenset({"json", "jsonb"})
 _LOSSLESS_MOMENT: Final = 6  # digits of a fraction of a second in Spark
@@ -188,11 +189,32 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
         if not _exact(str(inner), scale, existing._replace(base=existing.element)):
             raise _unfit(column, f"array of {inner}", existing, "its values would be rounded")
         return ColumnFormat(postgres=existing.type_name, encoding=Encoding.ARRAY, element=encoding)
+    _check_json(column, spark)
     if existing is None:
         return ColumnFormat(postgres="jsonb", encoding=Encoding.JSON)
     if existing.base not in _JSON | _TEXTS:
         raise _unfit(column, str(kind), existing)
     return ColumnFormat(postgres=existing.type_name, encoding=Encoding.JSON)
+
+
+def _check_json(column: str, spark: Any) -> None:
+    """Refuse types that Spark's to_json writes in a form of its own, at any depth."""
+    if not isinstance(spark, dict):
+        if str(spark).startswith("interval"):
+            _simple(column, str(spark))
+        return
+    key = spark.get("keyType")
+    if key is not None and not _KEY.fullmatch(str(key)):
+        name = key if isinstance(key, str) else key.get("type")
+        raise SettingsError(
+            f"column {column!r} has a map with keys of type {name}, which Spark writes to JSON in "
+            "a form that cannot be read back",
+            fix=f"Make texts of them in the transform: transform_keys({column}, (k, v) -> ...)",
+        )
+    for part in (spark.get("elementType"), spark.get("valueType")):
+        _check_json(column, part)
+    for field in spark.get("fields", ()):
+        _check_json(f"{column}.{field['name']}", field["type"])
 
 
 def _exact(spark: str, scale: int | None, existing: Existing) -> bool:

@@ -179,6 +179,17 @@ def test_a_generated_column_is_named() -> None:
         ("interval", "has Spark's type interval", "Cast it in the transform"),
         (ITEMS | {"elementType": "interval"}, "Spark's type interval", "Cast it"),
         ({"type": "udt", "class": "x"}, "a user-defined type", "Extract its values"),
+        ({"type": "map", "keyType": "date", "valueType": "long"}, "keys of type date", "transform"),
+        (
+            ITEMS | {"elementType": {"type": "map", "keyType": {"type": "array"}}},
+            "keys of type array",
+            "transform",
+        ),
+        (
+            {"type": "struct", "fields": [{"name": "a", "type": "interval day to second"}]},
+            "type interval day to second",
+            "Cast it",
+        ),
     ],
 )
 def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> None:
@@ -186,7 +197,7 @@ def test_a_type_without_a_form_is_refused(spark: Any, said: str, fix: str) -> No
     for there in (None, Existing(base="text", element="text", modifier=-1, type_name="it")):
         with pytest.raises(SettingsError) as refused:
             column_format("c", spark, there)
-        assert refused.value.problem.startswith("column 'c' has")
+        assert refused.value.problem.startswith(("column 'c' has", "column 'c.a' has"))
         assert said in refused.value.problem
         assert fix in str(refused.value.fix)
 
