@@ -88,8 +88,7 @@ def judge_batch(
     recreated topic counts as never applied, and must be read from its log's start; if
     `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
     `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with which counted
-    sources continue, and the batch after which they do. A batch with counted sources ignores
-    `per_partition`.
+    sources continue, and the batch after which they do. Those sources ignore `per_partition`.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
