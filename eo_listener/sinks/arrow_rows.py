@@ -103,7 +103,7 @@ def is_connect(frame: Any) -> bool:
 
 
 def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
-    """Refuse rows of a cut that Spark has computed twice, if a function of the user's made them."""
+    """Refuse rows of a cut that Spark has computed twice, if a user's function made them."""
     if not is_cut:
         return nullcontext()
     from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # loading this module must not need Spark

@@ -1,9 +1,10 @@
-"""Determines the newest of the rows with one key, by one rule for every SQL store. No I/O.
+"""Decides which row with a key is the newest, by one rule for every SQL store. No I/O.
 
 If the user has named a version column, the greater version wins. If versions are equal, or there is
-no version column, the greater offset in one partition wins. Kafka orders neither the records of two
-partitions nor the rows that a transform makes from one record: such rows are tied, unless they
-differ only in their origin, as with a record that was produced twice.
+no version column, the greater offset wins, provided that both rows come from the same partition.
+Kafka orders neither the records of two partitions nor the rows that a transform makes from one
+record: such rows are tied, unless they differ only in topic, partition and offset, as when a record
+was produced twice.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ class TwoRows:
         return self._equal(self.keys)
 
     def same_version(self) -> str:
-        """Return the condition that both rows have the same version; only with a version column."""
+        """Return the condition that both rows have the same version.
+
+        Call it only if there is a version column.
+        """
         return self._equal((self.version or "",))
 
     def same_partition(self) -> str:
@@ -134,7 +138,7 @@ def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
 def tie(
     keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for rows of which none is the newest; `in_table`: one is in the table.
+    """Return the error for rows of which none is the newest; `in_table` if one is in the table.
 
     `origin` is the origin of one of the rows, None if the rows have no origin.
     """

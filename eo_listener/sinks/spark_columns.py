@@ -89,10 +89,13 @@ def check_upsert(
 ) -> None:
     """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    That is the case if the rows lack keys or version, if Spark does not compare their keys, if
-    their version is not an integer, date or timestamp, or if the table would convert their keys or
-    version: two keys could become one there, and a newer row an older one. Each batch would insert
-    a padded key again.
+    They cannot if:
+
+    - The rows lack keys or version.
+    - Spark does not compare their keys.
+    - Their version is not an integer, date or timestamp.
+    - The table would convert their keys or version: two keys could become one there, and a newer
+      row an older one. Each batch would insert a padded key again.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}

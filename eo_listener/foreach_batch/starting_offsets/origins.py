@@ -71,7 +71,7 @@ def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -
 
 
 def checkpoint_origin(location: str) -> Origin:
-    """Return the end of the newest committed batch of a checkpoint.
+    """Return the end offsets of a checkpoint's newest committed batch, as an origin.
 
     Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
     newer batch is committed but unreadable: its records would be read again.
@@ -106,7 +106,7 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 
 
 def batch_origin(where: str, batch: BatchOffsets) -> Origin:
-    """Return the end of a batch of a checkpoint."""
+    """Return the end offsets of a checkpoint's batch, as an origin."""
     offsets: dict[TopicPartition, int] = {}
     for ends in batch.kafka().values():
         for tp, offset in ends.items():  # if two sources read a topic, the offset both have reached

@@ -44,7 +44,9 @@ SELECT current_setting('max_connections')::int
          - (SELECT count(*) FROM taken WHERE datname = current_database()) END
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()
 """
-"""Without the connections that our own tasks have kept: the next tasks use them, or they end soon.
+"""Does not count connections that our own tasks have kept.
+
+The next tasks use them, or they end soon.
 """
 
 _RAISE: Final = (

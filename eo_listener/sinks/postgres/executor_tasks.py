@@ -258,7 +258,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
 
 def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Return a task's rows once the first have come: until then it needs no connection."""
+    """Return a task's rows once the first have come: until then the task needs no connection."""
     rest = iter(batches)
     first = next(rest, None)
     return (batch for batch in chain([] if first is None else [first], rest))

@@ -63,8 +63,8 @@ class LockWatch:
 
     A rival is a connection with the same application_name, thus of the same sink and query, that
     holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends it,
-    and its transaction with it. An error names any other holder. `open_second` opens the connection
-    for this.
+    and its transaction with it. An error names any other holder. `open_second` opens the second
+    connection that the watch needs.
     """
 
     label: str

@@ -1,6 +1,6 @@
 """Runs the transaction of a batch: lock the heads, write the rows, move the heads, COMMIT.
 
-It is the same on the driver and in the tasks of an executor.
+The transaction is the same on the driver and in the tasks of an executor.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ SELECT pid, backend_start, xact_start,
        set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""A COMMIT that was answered is on disk: a later loss of rows takes the ledger's row with it. And
-Spark may compute for a long time between two chunks.
+"""With these settings, a COMMIT that was answered is on disk: a later loss of rows takes the
+ledger's row with it. And the session may idle: Spark may compute for long between two chunks.
 """
 
 

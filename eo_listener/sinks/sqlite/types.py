@@ -102,7 +102,10 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
 
 
 def unreadable_values(name: str, column: pa.Array) -> dict[int, str]:
-    """Return, by row, why Python cannot represent a value: a nested time beyond its years."""
+    """Return, by row, why Python cannot represent a value.
+
+    The value contains a date or time outside the years 1 to 9999.
+    """
     row_flaws = {}
     for index, value in enumerate(column):
         try:

@@ -50,7 +50,10 @@ def call(target: Any, method: str) -> Any:
 
 
 def _cause_of(error: Py4JJavaError) -> str:
-    """Return the exception's class: a message may quote an option, unless the shim wrote it."""
+    """Return the exception's class, or its message if the shim wrote that.
+
+    Any other message may quote an option.
+    """
     try:
         thrown = error.java_exception
         name = str(thrown.getClass().getName())

@@ -181,9 +181,9 @@ def live_position(query: RunningQuery) -> LivePosition | None:
     """Return the query's durable position, or None while it restores its checkpoint.
 
     The shim returns it in one call; without the shim, the function asks Spark's objects one by one.
-    Both ways ask the same in the same order; the Java class PositionInspector says why it is right.
-    Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
-    of the checkpoint and may read one file. Raises JvmError.
+    Both ways ask the same in the same order; the Java class PositionInspector explains why this
+    order is right. Takes no lock that the query needs. In asynchronous and continuous mode it lists
+    two folders of the checkpoint and may read one file. Raises JvmError.
     """
     inspector = query.shim("PositionInspector")
     return by_reflection(query) if inspector is None else by_shim(query, inspector)

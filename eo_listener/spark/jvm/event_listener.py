@@ -95,7 +95,8 @@ def wrap(
     must do no I/O.
 
     The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
-    first session of the process is used. Raises JvmError if there is no session in this process.
+    function uses the first session of the process. Raises JvmError if there is no session in this
+    process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them

@@ -1,4 +1,4 @@
-"""The live query behind an event: its streams, their options, and how progress becomes durable."""
+"""The live query of an event: its streams, their options, and how progress becomes durable."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """Return the sources of `query` in the order of its progress events.
 
     The shim returns them in one call; without the shim, the function asks Spark's objects one by
-    one. Both ways do the same steps; the Java class SourceInspector says why they are right.
+    one. Both ways do the same steps; the Java class SourceInspector explains why these are right.
 
     Call it after the first progress event: before, the sources are not planned.
     Raises JvmError.

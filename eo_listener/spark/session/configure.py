@@ -239,7 +239,7 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
 
 
 def _compare(spark: Installation) -> None:
-    """Log a warning if pyspark will start a Spark that is not the one it is made for."""
+    """Log a warning if pyspark will start a Spark of a version for which it is not made."""
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
