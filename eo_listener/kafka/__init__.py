@@ -63,8 +63,8 @@ Open transactions:
 - Only Java's client can request them (KIP-664). A command does so through the shim in a JVM of its
   own; to end a transaction that its coordinator has, librdkafka takes over the transactional id.
 - Leaders report a transaction's first offset in a partition, but not its id. Coordinators report
-  the id, but leave out transactions that the client may not describe, or that they have not read
-  yet after a move. So a transaction counts as hanging only if no coordinator names it, this client
-  may describe any id, and its newest record is older than a coordinator lets a transaction become
-  (`open_transactions`).
+  the id, but leave out transactions that the client has no right to describe, or that they have not
+  read yet after a move. So a transaction counts as hanging only if no coordinator names it, this
+  client may describe any id, and its newest record is older than a coordinator lets a transaction
+  become (`open_transactions`).
 """

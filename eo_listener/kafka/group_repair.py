@@ -65,9 +65,9 @@ class GroupRepair:
             )
 
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
-        """Raise InUseError if the group's offsets have changed since the plan, or change meanwhile.
+        """Raise InUseError if the group's offsets have changed since the plan.
 
-        Waits `seconds` for such a change.
+        Then it waits `seconds`, and also raises the error if they change in that time.
         """
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)

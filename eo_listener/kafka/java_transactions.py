@@ -195,7 +195,7 @@ class JavaTransactions:
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
         """Ask all coordinators for the transactional ids of producers, a few hundred at a time.
 
-        Kafka leaves out, without an error, ids that this client may not describe.
+        Kafka leaves out, without an error, ids that this client has no right to describe.
         """
         ids: dict[int, str] = {}
         for part in chunks(sorted(producer_ids), _IDS):

@@ -107,7 +107,7 @@ class OpenTransaction:
 
     @property
     def since(self) -> int | None:
-        """The time when it began, in milliseconds since 1970; None if no coordinator has it."""
+        """The time when the transaction began, in ms since 1970; None if no coordinator has it."""
         described = self.described if self.verdict in _KNOWN else None
         return None if described is None else described.started
 

@@ -279,7 +279,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the KafkaException behind `error`, a SystemError if another callback ran after it."""
+    """Return the KafkaException in `error`, a SystemError if another callback ran after it."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -512,8 +512,8 @@ class BatchProducer(RecordProducer):
     def _root_cause(self) -> Answer | None:
         """Return the transaction's error: a record's own error concerns the record alone.
 
-        If a partition may not join the transaction, librdkafka purges all records. The next call
-        for the transaction raises the reason; the client answers this call without a broker.
+        If a partition cannot join the transaction, librdkafka purges all records. The next call for
+        the transaction raises the reason; the client answers this call without a broker.
         """
         if self.stage is Stage.OPEN:
             try:

@@ -203,7 +203,7 @@ def rows_lost(problem: str) -> RetriableSinkError:
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
-    """Yield the kept messages in order; fetch as many tasks at a time as are small together."""
+    """Yield the kept messages in order; fetch several tasks at a time if they are small."""
     # Only a context's runJob can read a part of an RDD, and it would have a Python worker
     # process every row first: here there is nothing to process.
     rdd.mapPartitions = lambda _: rdd

@@ -119,8 +119,8 @@ class RowFilter:
         `target` is None if the sink has yet to create the table. `fix` is another remedy for a
         column that the target lacks. `eo_poison` is never written; topic, partition and offset are
         dropped if the target lacks them. Raises SettingsError for any other column that the target
-        lacks, for names that differ only in case, for `eo_poison` in another case, for a version
-        column that is not written, and for a frame with no column to write.
+        lacks, for names that differ only in case, for `eo_poison` in a different case, for a
+        version column that is not written, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})

@@ -18,7 +18,7 @@ from eo_listener.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
-"""The columns with the origin of staged rows, in Kafka's types, whatever types the table has."""
+"""The columns with the source offset of staged rows, in Kafka's types, whatever the table has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +107,14 @@ class TwoRows:
         return self._equal(ORIGIN[:2])
 
     def unknown(self) -> str:
-        """Return the condition that the table's row lacks a part of its origin."""
+        """Return the condition that the table's row lacks topic, partition or offset."""
         return f"({' OR '.join(f'{self.in_table(name)} IS NULL' for name in ORIGIN)})"
 
     def newer(self) -> str:
         """Return the condition that the batch's row replaces the table's row.
 
-        If the versions are equal and both rows have their origin, it replaces only a row from the
-        same partition whose offset is not greater.
+        If the versions are equal and both rows have topic, partition and offset, it replaces only a
+        row from the same partition whose offset is not greater.
         """
         if self.version is None:
             return "true"
@@ -131,7 +131,7 @@ class TwoRows:
 
 
 def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
-    """Return `columns`, if `traced` without the columns of a row's origin."""
+    """Return `columns`; if `traced`, without topic, partition and offset."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
@@ -140,7 +140,7 @@ def tie(
 ) -> SettingsError:
     """Return the error for rows of which none is the newest; `in_table` if one is in the table.
 
-    `origin` is the origin of one of the rows, None if the rows have no origin.
+    `origin` is topic, partition and offset of one of the rows, None if the rows lack them.
     """
     columns = ", ".join([*keys, *([] if version is None else [version])])
     origin_text = ""

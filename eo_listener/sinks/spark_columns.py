@@ -54,7 +54,7 @@ def quoted(name: str) -> str:
 
 
 def is_wider(table_type: str, row_type: str) -> bool:
-    """Return True if `table_type` is another type that holds every value of `row_type`."""
+    """Return True if `table_type` is a different type that holds every value of `row_type`."""
     return table_type in _WIDER.get(row_type, ())
 
 

@@ -96,7 +96,7 @@ def parse_owner(text: str) -> Owner:
 
 
 def parse_snapshot(text: str) -> Snapshot:
-    """Read a snapshot. Raises FormatError for a ledger of another format."""
+    """Read a snapshot. Raises FormatError for a ledger of a different format."""
     document = json.loads(text)
     summary = document.get("summary", {})
     ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")

@@ -75,8 +75,8 @@ class KafkaSink:
     Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
     before the batch is complete. Rows are duplicated if a second driver of the query runs, if a
     suspended driver continues, or if records arrive after the sink has given them up. The next
-    batch detects that, and is not written (TargetRecordsError), unless `on_repeated="accept"`. The
-    log and `BatchApplied.unexpected` report records of other producers. The targets must not be
+    batch detects such rows, and is not written (TargetRecordsError), unless `on_repeated="accept"`.
+    The log and `BatchApplied.unexpected` report records of other producers. The targets must not be
     compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need transactions.
     """
 

@@ -53,8 +53,8 @@ class ColumnLayout:
 
     `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
     `traced`: lines end with a copy of topic, partition and offset, in columns of our own, to find
-    the newest of two rows with the same key, or the origin of a refused row. `located`: the target
-    also has them, in suitable types.
+    the newest of two rows with the same key, or the source offset of a refused row. `located`: the
+    target also has them, in suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]

@@ -83,7 +83,7 @@ class Thrown:
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
-    """Return the Java exception behind `error`, then its cause, the cause's cause and so on.
+    """Return the Java exception that `error` wraps, then its cause, the cause's cause and so on.
 
     The result is empty if there is no Java exception, or if the JVM has gone.
     """

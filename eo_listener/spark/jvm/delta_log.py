@@ -37,7 +37,7 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment: `version` existed then, but may not have been the newest.
+    """A table at one moment: `version` existed then, but perhaps was not the newest.
 
     `settings` has the requested properties of the table that are set.
     """

@@ -116,8 +116,8 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 def drain(session: SparkSession, timeout: float) -> bool:
     """Wait until Spark has delivered all events sent so far; return True if it has.
 
-    Waits at most `timeout` seconds and a little. Also returns False if the JVM has gone, or no
-    longer answers; never raises for that.
+    Waits at most `timeout` + 0.5 s. Also returns False if the JVM has gone, or no longer answers;
+    never raises for that.
     """
     context = getattr(session, "_jsc", None)
     if context is None:  # Spark Connect: the bus is in another process

@@ -41,7 +41,10 @@ class RunningQuery:
         )
 
     def batch(self) -> int:
-        """Return the number of the running or next batch, -1 before; raises what py4j raises."""
+        """Return the number of the running or next batch, or -1 if there is none yet.
+
+        Raises what py4j raises.
+        """
         context = call(self.execution, "getLatestExecutionContext")
         if context is not None:  # from Spark 4.0 the number is the batch's, not the query's
             return int(context.batchId())
