@@ -77,9 +77,9 @@ class LedgerSql:
     """The ledger's statements for one store.
 
     `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time, and
-    `schema` the schema of the tables, None for the store's default. `index_in_schema`: the schema
-    stands before the name of an index, as in SQLite, not before its table's name. If the
-    placeholder is `%s`, every statement doubles a percent sign in the schema.
+    `schema` the schema of the tables, None for the store's default. `index_in_schema` is True if
+    CREATE INDEX takes the schema before the name of the index, as in SQLite, not before the name of
+    its table. If the placeholder is `%s`, every statement doubles a percent sign in the schema.
     """
 
     placeholder: str

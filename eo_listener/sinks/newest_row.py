@@ -26,7 +26,7 @@ class Newest:
     """Numbers the staged rows of each key, the newest first.
 
     `keys`, `version` and `values` are SQL expressions; only rows that differ in one of `values` are
-    tied. `traced`: staged rows have STAGED_ORIGIN.
+    tied. `traced` is True if staged rows have STAGED_ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -81,7 +81,7 @@ class TwoRows:
     """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
     `in_table` and `in_batch` return the SQL for a column of each row; `number` is a format for an
-    offset to compare. `located`: both rows have ORIGIN.
+    offset to compare. `located` is True if both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]

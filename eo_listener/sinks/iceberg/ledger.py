@@ -75,8 +75,8 @@ class PublishedLedgers:
     ) -> Published:
         """Return the ledger of `query`, without heads if the query has none.
 
-        `had_ledger`: main certainly had a ledger of the query. Raises SinkError if the ledger
-        cannot be determined, or has a different format.
+        `had_ledger` is True if main certainly had a ledger of the query. Raises SinkError if the
+        ledger cannot be determined, or has a different format.
         """
         self._snapshots_before, self._snapshots = self._snapshots, {}
         heads = self._of(table, query)

@@ -319,7 +319,7 @@ def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: i
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
     """Raise TargetRecordsError for records that make the target wrong; log all other `findings`.
 
-    They are reported immediately: after the batch they may no longer be detectable.
+    It reports all of them at once: after the batch they may no longer be detectable.
     """
     wrong = [records for records in findings.records() if records.kind is not Unexpected.FOREIGN]
     for records in findings.records():

@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend ahead of ours in the wait for a lock; `holds`: it waits for no lock itself."""
+    """A backend ahead of ours in the wait for a lock; `holds` if it waits for no lock itself."""
 
     pid: int
     application: str | None

@@ -95,9 +95,9 @@ class WriteCounts:
 class TransactionWriter:
     """Writes the batches of one sink and query. Holds no connection, so it can go to executors.
 
-    `alone`: no other transaction of the same sink and query may be open at the same time.
-    `savepoints` is how many a transaction may have, None for any number. `keeps`: a task leaves its
-    connection open for the next task.
+    `alone` is True if this sink and query have no other transaction at the same time. `savepoints`
+    is how many savepoints a transaction may have, or None for any number. With `keeps`, a task
+    leaves its connection open for the next task.
     """
 
     access: ConnectionSettings

@@ -41,7 +41,7 @@ class Upsert:
 
     `columns` are the target's, with Arrow's types; in STAGE they have numbers as names, so that the
     user's names cannot conflict with ours. `collations` are those of the keys' unique index.
-    `located`: the target has topic, partition and offset too.
+    `located` is True if the target has topic, partition and offset too.
     """
 
     target: Target

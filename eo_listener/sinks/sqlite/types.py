@@ -76,7 +76,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Return, by row, why SQLite could not keep a value of a column; `key`: it is one of the keys.
+    """Return, by row, why SQLite could not keep a value of a column, which is a `key` or not.
 
     NaN would become null, and SQLite does not treat rows with a null key as the same row.
     """

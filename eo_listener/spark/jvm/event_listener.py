@@ -91,9 +91,9 @@ def wrap(
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    The listener calls `hold` with each query that begins, before it calls `receiver`: only then can
-    a query that ends at once still be asked. `hold` too is called on the query's own thread, and
-    must do no I/O.
+    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
+    query that ends at once could no longer be asked. `hold` too is called on the query's own
+    thread, and must do no I/O.
 
     The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
     function uses the first session of the process. Raises JvmError if there is no session in this
