@@ -236,7 +236,9 @@ class UnfinishedBatchError(GuardError):
 
 
 class InUseError(EoListenerError):
-    """A group or ledger to repair is in use, or has changed meanwhile. The repair changed nothing.
+    """The group or ledger to be repaired is in use, or has changed since the command read it.
+
+    The repair changed nothing.
 
     Cause: the query runs, or another consumer is a member of the group.
     Fix: stop the query or the consumer, then run the command again.

@@ -95,8 +95,9 @@ class ForeignCommit(Event):
     """Somebody else commits to the group: a second driver, a zombie, another query, or a tool.
 
     `group_offsets` are the group's offsets, `own_offsets` the offsets that Kafka confirmed to this
-    driver, for the same partitions. `writer` committed the first of `group_offsets`; None if that
-    was not eo_listener. `zombie` is set if `writer` is another run of the same query.
+    driver, for the same partitions. `writer` is the run that committed the first of
+    `group_offsets`, or None if another program did. `zombie` is set if `writer` is another run of
+    the same query.
     """
 
     cluster: str

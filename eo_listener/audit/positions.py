@@ -97,7 +97,7 @@ class GroupPositions:
         return frozenset(tp.topic for tp in (*self.before, *self.after))
 
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
-        """Return the author of a partition's committed offset, or None for another program."""
+        """Return the run that committed a partition's offset, or None if eo_listener did not."""
         position = self.after.get(tp) or self.before.get(tp)
         return None if position is None else CommitMetadata.parse(position.metadata)
 

@@ -140,7 +140,8 @@ class OriginOptions:
             raise SettingsError(
                 f"{label} no longer has offsets of query {key.query!r}",
                 cause=back.cause,
-                fix=back.fix or "Take them from elsewhere: --from-checkpoint or --from-time",
+                fix=back.fix
+                or "Take offsets from a checkpoint or a time: --from-checkpoint or --from-time",
             )
         origin = heads_origin(label, key.query, heads)
         if back is not None:

@@ -187,7 +187,10 @@ class Follower:
             poller.start()
 
     def poll(self) -> None:
-        """Report storages that have not answered for a minute. Call it every few seconds."""
+        """Report checkpoints whose storage has not answered for a minute.
+
+        Call it every few seconds.
+        """
         for poller in self._pollers:
             shown = str(poller.checkpoint.location)
             if poller.unanswered_for() < _SILENT:

@@ -310,10 +310,10 @@ class BatchErrorKind(Enum):
         "earlier batches of the query read these partitions, but the ledger does not have them",
         f"{_EMPTIED}; or {_SINK_IS_NEW}of which a filter left no rows",
         (
-            f"If the store has lost rows, restore it, or fill it again. {_FROM_LEDGER}. If the "
-            "sink is new to the query, or those batches had no rows, exactly_once(..., "
-            'on_first="accept") begins at this batch and records that the ledger lacks the '
-            "offsets before it"
+            f"(1) If the store has lost rows, restore it, or fill it again. {_FROM_LEDGER}. "
+            "(2) If the sink is new to the query, or those batches had no rows, start with "
+            'exactly_once(..., on_first="accept"): the ledger then begins at this batch, and '
+            "records that it lacks the offsets before it"
         ),
         _UNKNOWN_APART,
     )
@@ -322,10 +322,10 @@ class BatchErrorKind(Enum):
         "earlier batches of the query read sources other than Kafka, but the ledger does not "
         "have them",
         f"{_EMPTIED}; or {_SINK_IS_NEW}without rows",
-        "If the store has lost rows, restore it, or fill it again: with a new checkpointLocation "
-        "and an empty table everything is read again. If the sink is new to the query, or those "
-        'batches had no rows, exactly_once(..., on_first="accept") begins at this batch and '
-        "records that the ledger lacks those before it",
+        "(1) If the store has lost rows, restore it; or empty the table and start with a new "
+        "checkpointLocation, so that the query reads everything again. (2) If the sink is new to "
+        'the query, or those batches had no rows, start with exactly_once(..., on_first="accept"): '
+        "the ledger then begins at this batch, and records that it lacks the earlier batches",
         _UNCOUNTED_APART,
     )
     GAP = _Kind(

@@ -351,7 +351,10 @@ class _BatchCheck:
         self.moves[tp] = self._move(tp, offset_range, moved, head, gap)
 
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Judge a batch without new offsets by its number, which its heads then get."""
+        """Judge a batch without new offsets by its number.
+
+        The moves of an accepted batch give its heads this number.
+        """
         plan, strays = self.plan, {}
         for tp, offset_range in ranges.items():
             head = self.applied.get(tp)

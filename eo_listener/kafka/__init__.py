@@ -20,9 +20,9 @@ Why the stores do not use the AdminClient for groups:
 
 How librdkafka answers:
 
-- When a commit of several partitions fails for one of them, librdkafka reports its error for all.
-  So the store reads the group back, and counts a partition as confirmed if the group has the offset
-  and metadata that were sent.
+- When a commit of several partitions fails for one of them, librdkafka reports this partition's
+  error for all. So the store reads the group back, and counts a partition as confirmed if the group
+  has the offset and metadata that were sent.
 - librdkafka passes on a broker's reason (a missing right, for example) once, as an error message
   from `poll`. Afterwards it only reports that it waits for a coordinator. `Client` keeps the
   broker's message until a request succeeds.
@@ -37,8 +37,8 @@ Reading logs:
 
 - A request has at most 1,000 partitions: librdkafka looks up each partition of an answer by walking
   through the request, so the time grows with the square of their number. Reading a group of 5,000
-  took 117 ms in one request, 40 in five, 29 in ten; if brokers are 2 ms away, ten cost more than
-  five.
+  took 117 ms in one request, 40 in five, 29 in ten; if brokers are 2 ms away, ten requests cost
+  more than five.
 - The readers could request starts and ends while they describe topics, and use the answers if each
   topic still has the id of an earlier snapshot. That saved 70 ms of 295 for a snapshot of 5,000
   logs, and 0.4 ms for a single log. They do not do so: they would have to remember a snapshot, and
@@ -61,10 +61,10 @@ it cannot be decoded; its offset is still right.
 Open transactions:
 
 - Only Java's client can request them (KIP-664). A command does so through the shim in a JVM of its
-  own; to end a transaction that its coordinator has, librdkafka takes over its id.
+  own; to end a transaction that its coordinator has, librdkafka takes over the transactional id.
 - Leaders report a transaction's first offset in a partition, but not its id. Coordinators report
-  the id, but leave out transactions that the client may not describe, or that they have not read
-  yet after a move. So a transaction counts as hanging only if no coordinator names it, this client
-  may describe any id, and its newest record is older than a coordinator lets a transaction become
-  (`open_transactions`).
+  the id, but leave out transactions that the client has no right to describe, or that they have not
+  read yet after a move. So a transaction counts as hanging only if no coordinator names it, this
+  client may describe any id, and its newest record is older than a coordinator lets a transaction
+  become (`open_transactions`).
 """

@@ -49,7 +49,7 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """A Consumer's settings for its group; the user's properties override `settings` only."""
+    """A Consumer's settings for its group; the user's properties override only `settings`."""
 
     settings: Mapping[str, str]
     fixed: Mapping[str, str]
@@ -157,8 +157,8 @@ class Client:
     """A Consumer of one group, which never fetches.
 
     Raises SettingsError for properties that librdkafka does not accept. Two threads must not use it
-    at once, and a forked process must not use it at all. `errors` has its connections' errors;
-    after a `fatal` one no request will ever succeed.
+    at once, and a forked process must not use it at all. `errors` has the errors of its
+    connections; after a `fatal` error no request will ever succeed.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: Conne
 def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
     """Open a client of this `kind`. Raises SettingsError if librdkafka rejects the settings.
 
-    Checks them first: a text that is not UTF-8 would end the whole process.
+    It checks the settings first: a text that is not UTF-8 would end the whole process.
     """
     for name, value in settings.items():
         require_property(name, value)
@@ -298,7 +298,7 @@ def answer_of(error: KafkaException | Late) -> Answer:
 
 
 def _inner_name(error: Answer) -> str:
-    """Return the name of an error, or of its reason if librdkafka only reports that it is fatal.
+    """Return the name of an error, or of its reason if librdkafka only calls the error fatal.
 
     librdkafka gives the reason only as its text, so this function compares texts.
     """

@@ -1,8 +1,8 @@
 """Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
 Only the AdminClient has the requests that describe groups. While a broker restarts they can end the
-whole process (see `eo_listener.kafka`). So only separate commands use this module, never a driver,
-which starts such a command as a child process.
+whole process (see `eo_listener.kafka`). So only separate commands use this module. A driver never
+does: it starts such a command as a child process.
 """
 
 from __future__ import annotations
@@ -167,11 +167,12 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Ask whether the client may write with this id, without taking it from its producer.
+        """Ask if the client may write with this transactional id, without fencing its producer.
 
-        It asks for a longer time-out than any broker allows: a broker checks the right, then the
-        time-out, and then the id (KafkaApis, TransactionCoordinator.handleInitProducerId). That
-        fails if `transaction.max.timeout.ms` is the greatest possible number.
+        It requests a longer time-out than any broker allows: a broker checks the right, then the
+        time-out, and then the id (KafkaApis, TransactionCoordinator.handleInitProducerId). If
+        `transaction.max.timeout.ms` is the greatest possible number, the producer is fenced after
+        all.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -269,5 +270,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of operations; None if Kafka lists none or the broker is too old for it."""
+    """Return the names of operations; None if the broker lists none, or is too old to list them."""
     return frozenset(operation.name for operation in operations) if operations else None

@@ -74,7 +74,7 @@ class ClusterReader:
     def require_shown(self, topics: Collection[str]) -> None:
         """Raise KafkaError for topics that Kafka does not show to this client.
 
-        Kafka leaves them out of `partitions`, and out of the offsets of groups.
+        Kafka leaves such topics out of `partitions`, and out of the offsets of groups.
         """
         refused = self._logs.refused(topics, self._deadline())
         for code in sorted(set(refused.values())):

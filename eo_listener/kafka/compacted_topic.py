@@ -41,7 +41,7 @@ _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins after the offset to 
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
-"""Decides, by its key and value, if a record is among the requested ones."""
+"""Takes the key and value of a record, and returns True if the record is requested."""
 
 
 class PendingRecord(NamedTuple):
@@ -111,8 +111,8 @@ class CompactedTopic:
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
         """Create the topic, unless somebody else just did, and wait for its metadata.
 
-        It gets 3 replicas, the default of Kafka's own topics, or as many as there are brokers: the
-        brokers' default for other topics is 1.
+        The topic gets 3 replicas, the default of Kafka's own topics, or as many as there are
+        brokers: the brokers' default for other topics is 1.
         """
         deadline = self._deadline()
         action = f"creating topic {self.topic}"
@@ -133,8 +133,9 @@ class CompactedTopic:
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
         """Read to the current end of the log, at least the records that `concerns` selects.
 
-        If an open transaction hides some of these, waits up to `pending_timeout` seconds for its
-        end; the reading's `pending` then describes the records that are still hidden.
+        If an open transaction hides some of the selected records, waits up to `pending_timeout`
+        seconds for its end; the reading's `pending` then describes the records that are still
+        hidden.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout

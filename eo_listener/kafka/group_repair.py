@@ -1,4 +1,4 @@
-"""Changes a group's offsets: checks that nobody uses the group, commits, and reads it back.
+"""Changes a group's offsets: checks that nobody uses the group, commits, and reads them back.
 
 - The repair refuses a group with members; the broker does too, at the commit (UNKNOWN_MEMBER_ID).
 - A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal it: the
@@ -65,7 +65,10 @@ class GroupRepair:
             )
 
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
-        """Raise InUseError if the group has moved since the plan, or moves within `seconds`."""
+        """Raise InUseError if the group's offsets have changed since the plan.
+
+        Then it waits `seconds`, and also raises the error if they change in that time.
+        """
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)
         self._refuse_moved(change, f"within {seconds:g} s")
@@ -73,7 +76,7 @@ class GroupRepair:
     def commit(self, change: GroupChange) -> GroupOutcome:
         """Commit `change`, and read the group back.
 
-        Raises KafkaError if it cannot be read back, so that its offsets are unknown.
+        Raises KafkaError if the group cannot be read back: its offsets are then unknown.
         """
         failed: dict[str, str] = {}
         with closing(SimpleGroups(self._properties)) as store:

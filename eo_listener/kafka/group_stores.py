@@ -53,7 +53,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Return True if the installed librdkafka supports Kerberos; the one in the wheels does not."""
+    """Return True if the installed librdkafka supports Kerberos, unlike that in the wheels."""
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # librdkafka's answer if it lacks this feature

@@ -87,7 +87,7 @@ class JavaGroups:
         """Do nothing: the JVM's client has a thread of its own."""
 
     def close(self) -> None:
-        """Close the connections; wait some seconds for an unanswered request."""
+        """Close the connections; wait 2 s at most for an unanswered request."""
         farewell = json.dumps({"client": self._client})
         try:
             self._calls.make("groups.close", farewell, time.monotonic() + _FAREWELL)

@@ -1,7 +1,7 @@
 """Transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
-They concern transactions that tasks join, and any producer's open transactions. The shim's classes
-TransactionCalls, BatchWrites and TaskReport define the formats.
+The requests concern transactions that tasks join, and any producer's open transactions. The shim's
+classes TransactionCalls, BatchWrites and TaskReport define the formats.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class DescribedTransaction:
 
     @property
     def two_phase(self) -> bool:
-        """True if only its own program may end it, which may have to commit it (KIP-939)."""
+        """True if only the program that began the transaction may end it (KIP-939).
+
+        That program may have to commit it.
+        """
         return self.timeout >= _NO_TIMEOUT_MS / 1000
 
     @property
@@ -192,7 +195,7 @@ class JavaTransactions:
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
         """Ask all coordinators for the transactional ids of producers, a few hundred at a time.
 
-        Kafka leaves out, without an error, ids that this client may not describe.
+        Kafka leaves out, without an error, ids that this client has no right to describe.
         """
         ids: dict[int, str] = {}
         for part in chunks(sorted(producer_ids), _IDS):

@@ -113,7 +113,7 @@ class Logs:
     ) -> Mapping[TopicPartition, int]:
         """Return the start of each log's first open transaction, or the log's end.
 
-        A consumer under read_committed gets no further (Kafka's last stable offset).
+        Kafka calls this the last stable offset: a consumer under read_committed reads up to it.
         """
         ends = dict.fromkeys(partitions, OFFSET_END)
         return self._at("are stable", ends, deadline, self._stable_client())
@@ -123,7 +123,7 @@ class Logs:
     ) -> Mapping[TopicPartition, OffsetRange]:
         """Return the range from the last stable offset to the end of each log; all must exist.
 
-        Only the leaders are asked: a broker that describes topics may be unreachable.
+        It asks only the leaders: a broker that describes topics may be unreachable.
         """
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)
@@ -247,8 +247,8 @@ class Logs:
         """Return each log's start, end, or offset at a time, and the errors of refused topics.
 
         All logs must exist. librdkafka sends the request to the leaders it remembers. After a
-        change of a topic they are wrong for a moment, and the error of one partition may be
-        reported for all.
+        change of a topic these are wrong for a moment, and librdkafka may report the error of one
+        partition for all.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"

@@ -157,7 +157,7 @@ class _Member:
         """Raise KafkaError, before this store joins (again), if another committer has the group.
 
         It opens a new client: Kafka would answer late requests of the earlier client as if a
-        successor had fenced it.
+        successor had fenced this member.
         """
         if time.monotonic() < self._pause_until:
             raise self._join_error(self._open())

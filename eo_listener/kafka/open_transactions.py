@@ -1,4 +1,4 @@
-"""Finds open transactions, whose they are, and if they end on their own; ends those that do not.
+"""Finds open transactions and their owners, and ends transactions that never end on their own.
 
 - Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
   The reader asks the leaders before and after the coordinators: it judges only a transaction that
@@ -58,13 +58,13 @@ class TransactionVerdict(Enum):
     """Says how an open transaction will end; the gravest verdict is last."""
 
     OPEN = "open"
-    """Its coordinator has it, and ends it at its time-out at the latest."""
+    """The coordinator has the transaction, and ends it at its time-out at the latest."""
     ENDING = "ending"
-    """Its coordinator is writing the markers that end it."""
+    """The coordinator is writing the markers that end the transaction."""
     UNKNOWN = "not known"
-    """No coordinator named it, but one may have it nevertheless."""
+    """No coordinator named the transaction, but a coordinator may have it nevertheless."""
     HANGING = "hanging"
-    """No coordinator has it: it never ends by itself."""
+    """No coordinator has the transaction: it never ends on its own."""
 
 
 _ORDER: Final = tuple(TransactionVerdict)
@@ -102,12 +102,12 @@ class OpenTransaction:
 
     @property
     def owner(self) -> IdOwner | None:
-        """The sink or group of eo_listener that it belongs to; None if it belongs to none."""
+        """The sink or group of eo_listener that owns the transaction, or None if there is none."""
         return None if self.transactional_id is None else IdOwner.parse(self.transactional_id)
 
     @property
     def since(self) -> int | None:
-        """The time when it began, in milliseconds since 1970; None if no coordinator has it."""
+        """The time when the transaction began, in ms since 1970; None if no coordinator has it."""
         described = self.described if self.verdict in _KNOWN else None
         return None if described is None else described.started
 
@@ -118,7 +118,7 @@ class OpenTransaction:
 
     @property
     def ends_by(self) -> int | None:
-        """The time by which it ends, in milliseconds since 1970; None if unknown or never."""
+        """The time by which the transaction ends, in ms since 1970; None if unknown or never."""
         described = self.described if self.verdict is TransactionVerdict.OPEN else None
         if described is None or described.two_phase or described.started is None:
             return None
@@ -126,7 +126,7 @@ class OpenTransaction:
 
     @property
     def two_phase(self) -> bool:
-        """True if only its own program may end it (KIP-939)."""
+        """True if only the program that began the transaction may end it (KIP-939)."""
         return (
             self.verdict is TransactionVerdict.OPEN
             and self.described is not None
@@ -227,7 +227,7 @@ def _unnamed(
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """Return the partition of `__consumer_offsets` for a group, of `__transaction_state` for an id.
+    """Return the partition of `__consumer_offsets` or `__transaction_state` for a group or an id.
 
     Computed as in GroupCoordinator.partitionFor and TransactionStateManager.partitionFor.
     """
@@ -251,7 +251,7 @@ class StableOffsets:
 
     @property
     def unstable(self) -> Mapping[TopicPartition, OffsetRange]:
-        """The partitions whose last stable offset is not their end."""
+        """The partitions whose last stable offset is not the end of the log."""
         return {tp: offsets for tp, offsets in self.ranges.items() if offsets.start < offsets.until}
 
 
@@ -406,7 +406,7 @@ class TransactionReader:
             ) from error
 
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
-        """Return the transaction that is open under an id, with its partition leaders' reports.
+        """Return the transaction that is open under an id, with reports of its partitions' leaders.
 
         Partitions whose leader does not answer are left out; the transaction's `reason` has the
         error, or says that no partition shows the producer.

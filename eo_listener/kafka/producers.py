@@ -98,7 +98,7 @@ class TooLargeError(Exception):
 class KafkaProducer:
     """A producer; the user's `properties` override `defaults`, and `fixed` overrides both.
 
-    Raises SettingsError for what librdkafka does not accept.
+    Raises SettingsError for properties that librdkafka does not accept.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class RecordProducer(KafkaProducer):
 
     @property
     def outlived(self) -> bool:
-        """True if sending has taken longer than it may."""
+        """True if sending has taken longer than its time limit."""
         return False
 
     def send(
@@ -256,7 +256,8 @@ class IdempotentProducer(RecordProducer):
         """Request the metadata of an existing topic; records can be sent without this call.
 
         A new client requests its producer id when metadata arrive, and otherwise half a second
-        later. The first answer may arrive before the client waits for it, so this asks twice.
+        later. The first answer may arrive before the client waits for it, so this method asks
+        twice.
         """
         with suppress(KafkaException):
             for _ in range(2):
@@ -278,7 +279,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the KafkaException behind `error`, a SystemError if another callback ran after it."""
+    """Return the KafkaException in `error`, a SystemError if another callback ran after it."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -397,7 +398,7 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.READY
 
     def identity(self, timeout: float) -> tuple[int, int]:
-        """Return the assigned producer id and epoch; only for a `joined` producer."""
+        """Return the assigned producer id and epoch. Call it only if the producer is `joined`."""
         deadline = time.monotonic() + timeout
         while True:
             self._producer.poll(0.01)
@@ -511,8 +512,8 @@ class BatchProducer(RecordProducer):
     def _root_cause(self) -> Answer | None:
         """Return the transaction's error: a record's own error concerns the record alone.
 
-        If a partition may not join the transaction, librdkafka purges all records. The next call
-        for the transaction raises the reason; the client answers this call without a broker.
+        If a partition cannot join the transaction, librdkafka purges all records. The next call for
+        the transaction raises the reason; the client answers this call without a broker.
         """
         if self.stage is Stage.OPEN:
             try:

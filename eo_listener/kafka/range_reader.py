@@ -124,9 +124,9 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """Return the time of the first committed record at or after each offset, in ms since 1970.
 
-    For an offset at the log's stable end, it is the time of the last record among up to 1,000
-    offsets before. A partition without a record in 1,000 offsets, or that no longer exists, is left
-    out. Raises KafkaError; each of a few steps takes `timeout` seconds at most.
+    For an offset at the log's stable end, the result has the time of the last record within the
+    1,000 offsets before it. The result lacks partitions that have no record within 1,000 offsets,
+    or that no longer exist. Raises KafkaError; each of a few steps takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
@@ -190,10 +190,11 @@ def oldest_records(
 ) -> dict[TopicPartition, int]:
     """Return the time of the first record at or after each offset, in milliseconds since 1970.
 
-    Leaves out partitions without a record there (markers of transactions are not records), with a
-    record that has no time, or without an answer within `seconds`: old records of many partitions
-    may take long, and a partial answer is better than none. With `committed` only records of
-    committed transactions count. Raises SettingsError for properties that cannot be used.
+    The result lacks partitions without such a record (markers of transactions are not records), and
+    partitions whose record has no time. It also lacks partitions without an answer within
+    `seconds`: old records of many partitions may take long, and a partial answer is better than
+    none. With `committed` only records of committed transactions count. Raises SettingsError for
+    properties that cannot be used.
     """
     if not offsets:
         return {}
@@ -245,8 +246,8 @@ class StoredRecord(NamedTuple):
 class TargetLogs:
     """Reads the logs that a sink without transactions writes to. Only one thread may use it.
 
-    It reads uncommitted: the sink's records belong to no transaction, and open transactions of
-    other producers would hide them.
+    It reads as `read_uncommitted` does: the sink's records belong to no transaction, and open
+    transactions of other producers would hide them.
 
     `timeout` limits each request, in seconds, and while records are read, each wait for the next
     record of the remaining partitions. All requests raise KafkaError.
@@ -261,7 +262,7 @@ class TargetLogs:
         self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
-        """Return those of these topics that exist."""
+        """Return the topics among `names` that exist."""
         deadline = time.monotonic() + self._timeout
         topics = self._logs.topics(names, deadline)
         partitions = {

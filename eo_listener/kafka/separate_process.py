@@ -1,6 +1,6 @@
 """A separate process for calls that may end the process that makes them.
 
-librdkafka's requests for groups sometimes do so while a broker restarts (see `eo_listener.kafka`).
+librdkafka's requests for groups sometimes end it while a broker restarts (see `eo_listener.kafka`).
 """
 
 from __future__ import annotations

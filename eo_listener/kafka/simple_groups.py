@@ -97,7 +97,7 @@ class Ownership:
             self.loss = f"{foreign} holds offsets that this committer did not send"
 
     def require_owned(self, action: str, code: str) -> None:
-        """Raise KafkaError, the final answer, if the group is lost."""
+        """Raise a final KafkaError, which no retry can resolve, if the group is lost."""
         if self.loss is not None:
             raise KafkaError(
                 f"{action} failed: another committer has taken over",
@@ -135,7 +135,7 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 class PooledGroupStore:
     """Base class of the stores: the logs of a cluster, and a client for each of its groups.
 
-    It opens a client at its first use; beyond `LIMIT` it closes those used longest ago.
+    It opens a client at its first use; beyond `LIMIT` it closes the clients used longest ago.
     """
 
     def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
@@ -157,8 +157,8 @@ class PooledGroupStore:
     ) -> GroupSnapshot:
         """Read where the group and the logs of `partitions` stand. Raises KafkaError.
 
-        Stores that fence take the group over first: a commit of an older driver could arrive after
-        the snapshot.
+        Stores that fence take the group over first: otherwise a commit of an older driver could
+        arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
         offsets = self._client(group).offsets(partitions, deadline)
@@ -262,9 +262,10 @@ class GroupClient:
         }
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; wait briefly for transactions on it. Raises KafkaError.
+        """Return the group's offsets; wait 2 s at most for transactions on it. Raises KafkaError.
 
-        Otherwise the store would not see what a sink has just committed, and commit it again.
+        Without the wait, the store would not see what a sink has just committed, and would commit
+        it again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:

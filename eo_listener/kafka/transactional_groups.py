@@ -106,7 +106,7 @@ class _Transactions:
     def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit without the partitions that Kafka refuses: a single one aborts a transaction."""
+        """Commit without the partitions that Kafka refuses: one refusal aborts the transaction."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
@@ -181,7 +181,7 @@ class _Transactions:
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
-        """Wait for a call that has not returned; give up its producer if it never will.
+        """Wait for a call that has not returned; give up its producer if the call is stuck.
 
         While Kafka is unreachable, the call rightly does not return. So the producer is given up
         only if the group could be read for a while, and the call has still not returned.

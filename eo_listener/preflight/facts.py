@@ -103,7 +103,7 @@ class CheckPlan:
     running: bool = False
 
     def grant(self, operations: Collection[str], resource: Collection[str]) -> str:
-        """Return the command that grants the client operations on a resource."""
+        """Return the command that grants `operations` on a resource to the client."""
         return grant_command(self.servers, self.principal, operations, resource)
 
 

@@ -103,7 +103,7 @@ def is_connect(frame: Any) -> bool:
 
 
 def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
-    """Refuse rows of a cut that Spark has computed twice, if a function of the user's made them."""
+    """Refuse rows of a cut that Spark has computed twice, if a user's function made them."""
     if not is_cut:
         return nullcontext()
     from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # loading this module must not need Spark
@@ -203,7 +203,7 @@ def rows_lost(problem: str) -> RetriableSinkError:
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
-    """Yield the kept messages in order; fetch as many tasks at a time as are small together."""
+    """Yield the kept messages in order; fetch several tasks at a time if they are small."""
     # Only a context's runJob can read a part of an RDD, and it would have a Python worker
     # process every row first: here there is nothing to process.
     rdd.mapPartitions = lambda _: rdd

@@ -1,8 +1,9 @@
 """Rows that cannot be written, and the dead-letter table that they go to instead.
 
 A transform marks a row with a text in the column `eo_poison`; a store refuses a row for its values.
-Both kinds of rows go, with their origin, into the table that the user named, in the same
-transaction. If the user named no table, the batch fails, and the error names the first such row.
+Both kinds of rows go, with their topic, partition and offset, into the table that the user named,
+in the same transaction. If the user named no table, the batch fails, and the error names the first
+such row.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _REASONS = 1000  # how many different reasons are counted: each row may have a r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be written, and its origin, which is None if the frame lacks it.
+    """A row that could not be written, and its source offset: None if the frame lacks it.
 
     `row` is the row as a JSON object, in the format of `json_text`. `redacted` is the reason
-    without values of the row, which may go into logs; if it is None, `reason` may. NUL, which
-    PostgreSQL's texts cannot hold, is escaped in all texts.
+    without values of the row, which may go into logs; if it is None, `reason` may go into logs.
+    NUL, which PostgreSQL's texts cannot hold, is escaped in all texts.
     """
 
     topic: str | None
@@ -62,7 +63,7 @@ class DeadLetter:
         return self.reason if self.redacted is None else self.redacted
 
     def place(self) -> tuple[TopicPartition | None, str]:
-        """Return the row's partition, or None if unknown, and its origin in words."""
+        """Return the row's partition, or None if unknown, and its source offset in words."""
         if self.topic is None or self.partition is None:
             return None, "a row without topic, partition and offset"
         tp = TopicPartition(self.topic, self.partition)
@@ -118,8 +119,8 @@ class RowFilter:
         `target` is None if the sink has yet to create the table. `fix` is another remedy for a
         column that the target lacks. `eo_poison` is never written; topic, partition and offset are
         dropped if the target lacks them. Raises SettingsError for any other column that the target
-        lacks, for names that differ only in case, for `eo_poison` in another case, for a version
-        column that is not written, and for a frame with no column to write.
+        lacks, for names that differ only in case, for `eo_poison` in a different case, for a
+        version column that is not written, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -287,7 +288,7 @@ class DeadLetterLimit:
     """The most dead letters that a transaction may have: a number, or a share of rows as a float.
 
     Dead letters are for single rows. If most of a batch is refused, something else has changed: a
-    column of the table, a producer, a setting. Then the query must not go on as if all were well.
+    column of the table, a producer, a setting. Then the query must stop.
     """
 
     most: int | float  # an int is a number of rows, a float a share
@@ -305,8 +306,8 @@ class DeadLetterLimit:
     def allows(self, dead: int, rows: int) -> bool:
         """Return True if `dead` of `rows` rows may be dead letters.
 
-        They may be all rows only if they are fewer than FEW. A limit that is a share does not
-        apply to fewer than FEW refused rows.
+        All rows may be dead letters only if there are fewer than FEW. A limit that is a share does
+        not apply to fewer than FEW refused rows.
         """
         if dead >= FEW and dead >= rows:
             return False
@@ -326,7 +327,11 @@ class Refusals:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, letters: Iterable[DeadLetter]) -> None:
-        """Count `letters`; raise PoisonRowError as soon as they exceed a limit that is a number."""
+        """Count `letters`.
+
+        Raises PoisonRowError as soon as they exceed a limit that is a number of rows; `check`
+        applies a limit that is a share.
+        """
         for letter in letters:
             self.first = self.first or letter
             self.count += 1
@@ -336,7 +341,7 @@ class Refusals:
             raise self._too_many(None)
 
     def check(self, rows: int) -> None:
-        """Raise PoisonRowError if too many of `rows` rows, all of the transaction, are refused."""
+        """Raise PoisonRowError if too many of the transaction's `rows` rows are refused."""
         if not self.limit.allows(self.count, rows):
             raise self._too_many(rows)
 

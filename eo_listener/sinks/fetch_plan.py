@@ -38,8 +38,9 @@ def choose_fetch(
 ) -> Fetch:
     """Choose how to fetch a batch. `cores` is the number of tasks that run at the same time.
 
-    It is None if unknown or if it may change. `may_change`: a second computation may yield other
-    rows, or move rows to other tasks. `is_cut`: eo_listener's own shuffle precedes the tasks.
+    `cores` is None if unknown or if it may change. `may_change` is True if a second computation may
+    yield different rows, or move rows to different tasks; `is_cut` is True if eo_listener's own
+    shuffle precedes the tasks.
     """
     if at_once:
         return Fetch.AT_ONCE

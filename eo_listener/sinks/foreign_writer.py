@@ -27,7 +27,7 @@ def foreign_writer(
 
 
 def refuse_moved(label: str, entry: Entry, heads: Mapping[TopicPartition, Head]) -> None:
-    """Raise ForeignWriterError if `heads`, the ledger's, are not the heads that `entry` expects."""
+    """Raise ForeignWriterError if the ledger's `heads` are not the heads that `entry` expects."""
     if any(heads.get(tp) != move.expected for tp, move in entry.moves.items()):
         raise ledger_changed(label, entry, heads)
 

@@ -143,7 +143,7 @@ def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None
 
 
 def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
-    """Raise SettingsError if a ledger inside a table is to get the key of another table."""
+    """Raise SettingsError if a ledger inside a table would get the key of a different table."""
     if table != key:
         raise SettingsError(
             f"the ledger of {label} is in the table and cannot belong to {table}",

@@ -2,7 +2,7 @@
 
 Format 1, the same in each store. `eo_ledger` holds the heads, `eo_ledger_history` a row for each
 range; a batch in which all ranges are empty moves heads and leaves no history. Values are always
-parameters; names are quoted, and only the schema's comes from the user.
+parameters; names are quoted, and only the schema's name comes from the user.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class LedgerSql:
     """The ledger's statements for one store.
 
     `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time, and
-    `schema` the schema of the tables, None for the store's default. `index_in_schema`: the schema
-    stands before the name of an index, as in SQLite, not before its table's name. If the
-    placeholder is `%s`, every statement doubles a percent sign in the schema.
+    `schema` the schema of the tables, None for the store's default. `index_in_schema` is True if
+    CREATE INDEX takes the schema before the name of the index, as in SQLite, not before the name of
+    its table. If the placeholder is `%s`, every statement doubles a percent sign in the schema.
     """
 
     placeholder: str
@@ -88,7 +88,10 @@ class LedgerSql:
     index_in_schema: bool = False
 
     def create(self) -> tuple[str, ...]:
-        """Return the statements that create missing tables, the heads last: they prove the rest."""
+        """Return the statements that create missing tables.
+
+        The table of the heads is the last: if it exists, the others do too.
+        """
         key = "sink text NOT NULL, query text NOT NULL"
         offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
         writer = "batch_id bigint NOT NULL, query_id text NOT NULL, run_id text NOT NULL"

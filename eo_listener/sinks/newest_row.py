@@ -1,9 +1,10 @@
-"""Determines the newest of the rows with one key, by one rule for every SQL store. No I/O.
+"""Decides which row with a key is the newest, by one rule for every SQL store. No I/O.
 
 If the user has named a version column, the greater version wins. If versions are equal, or there is
-no version column, the greater offset in one partition wins. Kafka orders neither the records of two
-partitions nor the rows that a transform makes from one record: such rows are tied, unless they
-differ only in their origin, as with a record that was produced twice.
+no version column, the greater offset wins, provided that both rows come from the same partition.
+Kafka orders neither the records of two partitions nor the rows that a transform makes from one
+record: such rows are tied, unless they differ only in topic, partition and offset, as when a record
+was produced twice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from eo_listener.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
-"""The columns with the origin of staged rows, in Kafka's types, whatever types the table has."""
+"""The columns with the source offset of staged rows, in Kafka's types, whatever the table has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Newest:
     """Numbers the staged rows of each key, the newest first.
 
     `keys`, `version` and `values` are SQL expressions; only rows that differ in one of `values` are
-    tied. `traced`: staged rows have STAGED_ORIGIN.
+    tied. `traced` is True if staged rows have STAGED_ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -80,7 +81,7 @@ class TwoRows:
     """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
     `in_table` and `in_batch` return the SQL for a column of each row; `number` is a format for an
-    offset to compare. `located`: both rows have ORIGIN.
+    offset to compare. `located` is True if both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -95,7 +96,10 @@ class TwoRows:
         return self._equal(self.keys)
 
     def same_version(self) -> str:
-        """Return the condition that both rows have the same version; only with a version column."""
+        """Return the condition that both rows have the same version.
+
+        Call it only if there is a version column.
+        """
         return self._equal((self.version or "",))
 
     def same_partition(self) -> str:
@@ -103,14 +107,14 @@ class TwoRows:
         return self._equal(ORIGIN[:2])
 
     def unknown(self) -> str:
-        """Return the condition that the table's row lacks a part of its origin."""
+        """Return the condition that the table's row lacks topic, partition or offset."""
         return f"({' OR '.join(f'{self.in_table(name)} IS NULL' for name in ORIGIN)})"
 
     def newer(self) -> str:
         """Return the condition that the batch's row replaces the table's row.
 
-        If the versions are equal and both rows have their origin, it replaces only a row from the
-        same partition whose offset is not greater.
+        If the versions are equal and both rows have topic, partition and offset, it replaces only a
+        row from the same partition whose offset is not greater.
         """
         if self.version is None:
             return "true"
@@ -127,16 +131,16 @@ class TwoRows:
 
 
 def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
-    """Return `columns`, if `traced` without the columns of a row's origin."""
+    """Return `columns`; if `traced`, without topic, partition and offset."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
 def tie(
     keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for rows of which none is the newest; `in_table`: one is in the table.
+    """Return the error for rows of which none is the newest; `in_table` if one is in the table.
 
-    `origin` is the origin of one of the rows, None if the rows have no origin.
+    `origin` is topic, partition and offset of one of the rows, None if the rows lack them.
     """
     columns = ", ".join([*keys, *([] if version is None else [version])])
     origin_text = ""

@@ -54,7 +54,7 @@ def quoted(name: str) -> str:
 
 
 def is_wider(table_type: str, row_type: str) -> bool:
-    """Return True if `table_type` is another type that holds every value of `row_type`."""
+    """Return True if `table_type` is a different type that holds every value of `row_type`."""
     return table_type in _WIDER.get(row_type, ())
 
 
@@ -89,10 +89,13 @@ def check_upsert(
 ) -> None:
     """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    That is the case if the rows lack keys or version, if Spark does not compare their keys, if
-    their version is not an integer, date or timestamp, or if the table would convert their keys or
-    version: two keys could become one there, and a newer row an older one. Each batch would insert
-    a padded key again.
+    They cannot if:
+
+    - The rows lack keys or version.
+    - Spark does not compare their keys.
+    - Their version is not an integer, date or timestamp.
+    - The table would convert their keys or version: two keys could become one there, and a newer
+      row an older one. Each batch would insert a padded key again.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}

@@ -1,8 +1,8 @@
 """Picks the newest row of each key of a batch, and writes these rows with Spark's MERGE.
 
 Spark computes the rows once, and keeps them without a lineage: MERGE reads them several times, and
-a second computation can yield different rows. Their columns are named by number, so that no name
-of the user conflicts with one of eo_listener.
+a second computation can yield different rows. Their columns are named by number, so that none of
+the user's column names conflicts with one of eo_listener's.
 """
 
 from __future__ import annotations

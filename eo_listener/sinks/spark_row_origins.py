@@ -18,7 +18,7 @@ BUCKET: Final = 100_000
 def row_origins(
     frame: DataFrame, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, partition and offset of each row, sorted by them; incomplete origins come last.
+    """Yield topic, partition and offset of each row, sorted; rows that lack one come last.
 
     Spark sorts the rows, in temporary files if they are many, and sends each run of consecutive
     offsets as one row. So the result does not grow with the table, but with its gaps. `columns`

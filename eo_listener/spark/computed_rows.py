@@ -20,7 +20,7 @@ logger = logging.getLogger("eo_listener")
 def computed_rows(frame: Any) -> Iterator[Any]:
     """Compute the rows of `frame`, yield them as a frame, and have the executors keep them.
 
-    Raises SettingsError under Spark Connect 3.5, which cannot do that.
+    Raises SettingsError under Spark Connect 3.5, which has no `localCheckpoint`.
     """
     try:
         # A frame that has run keeps its plan; a new plan uses what has been cached since.

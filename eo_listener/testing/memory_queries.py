@@ -1,4 +1,4 @@
-"""Running queries in memory."""
+"""A stand-in, in memory, for running queries."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ The requests that describe groups may end the whole process while a broker resta
 librdkafka, see `eo_listener.kafka`). And if a store does not answer, ending the process ends the
 wait.
 
-A Spark that this process starts and keeps reads ledgers in tables: starting it is expensive, using
-it again is cheap. If a table could not be read, the process ends together with its Spark, because a
-JVM that died cannot be replaced within one process.
+To read ledgers in tables, this process starts Spark once and keeps it: starting it is expensive,
+using it again is cheap. If a table could not be read, the process ends together with its Spark,
+because a JVM that died cannot be replaced within one process.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class QueryRun:
 
     @property
     def follows_checkpoint(self) -> bool:
-        """True if the offsets of its checkpoint must be committed, not those of its events."""
+        """True if the run's offsets must be committed from its checkpoint, not from its events."""
         return self.mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS)
 
     @property

@@ -106,7 +106,7 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 
 
 def batch_origin(where: str, batch: BatchOffsets) -> Origin:
-    """Return the end of a batch of a checkpoint."""
+    """Return the end offsets of a checkpoint's batch, as an origin."""
     offsets: dict[TopicPartition, int] = {}
     for ends in batch.kafka().values():
         for tp, offset in ends.items():  # if two sources read a topic, the offset both have reached

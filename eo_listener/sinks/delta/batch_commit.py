@@ -59,7 +59,7 @@ _CONF: Final = "spark.databricks.delta."
 
 
 class BatchCommit:
-    """Writes the rows of `frame` and `entry`; one object is for one try."""
+    """Writes the rows of `frame` and `entry`; each object serves one try."""
 
     def __init__(
         self, target: Target, connection: Connection, label: str, frame: DataFrame, entry: Entry

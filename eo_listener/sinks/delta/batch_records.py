@@ -1,7 +1,7 @@
 """The record of a batch in a commit to a Delta table, in `userMetadata`. No I/O.
 
-Format 1, a JSON object. It has all heads of its query, and the versions of the last commits of the
-table's queries, so that no reader has to search for them far back in the log.
+The record is a JSON object, in format 1. It has all heads of its query, and the versions of the
+last commits of the table's queries, so that no reader has to search for them far back in the log.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class QueryState(NamedTuple):
     """The ledger of a query at some version of the table.
 
     `number` is the number of its last batch. `version` is the commit with the valid heads, None if
-    it has no heads. If `doubt` is set, the heads cannot be determined, because of the version
-    `doubted`.
+    the query has no heads. If `doubt` is set, the heads cannot be determined, because of the
+    version `doubted`.
     """
 
     number: int
@@ -60,7 +60,8 @@ class BatchRecord:
 
     `base` is the table's version when the ledger was read, `states` the queries' states at that
     version. `attempt` distinguishes attempts to write a batch. `renamed` is the ledger under its
-    new name, if this commit renamed the query: then it has no rows, and the old name no heads.
+    new name, if this commit renamed the query: such a commit has no rows, and leaves the old name
+    without heads.
     """
 
     ledger: LedgerText

@@ -47,8 +47,9 @@ def create(
 ) -> None:
     """Create the empty table with these columns of `frame`, in a separate commit.
 
-    `location` is that of a path. Raises SettingsError without `create=` and if the path has other
-    files, JvmError, and Spark's error, also if another program has since created the table.
+    `location` is the location of a table that the user named by its path, or None. Raises
+    SettingsError if `create=False`, or if the folder has other files. Raises JvmError. Raises
+    Spark's own error, for example if another program has created the table meanwhile.
     """
     if not target.create:
         raise SettingsError(

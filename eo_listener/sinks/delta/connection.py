@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def place(self) -> str | None:
-        """The location of a path, once the table was looked for; None for a table by its name."""
+        """The location of a path, once `location` was called; None for a table by its name."""
         return self._place
 
     def session(self) -> SparkSession:
@@ -178,7 +178,7 @@ class Connection:
     ) -> TableLog | None:
         """Return the log of the table at `location`, up to its newest commit; None if none exists.
 
-        `settled`: first have its LogStore finish a commit. Raises as `log` does.
+        With `settled`, first have the LogStore finish a commit. Raises as `log` does.
         """
         log, self._log = self._log, None
         with _answering(self._label):
@@ -194,8 +194,8 @@ class Connection:
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
         """Return the state of `query` in the newest version of a table.
 
-        Raises SinkError if it cannot be determined, and SettingsError, once, if the table is not
-        the same as last time.
+        Raises SinkError if the state cannot be determined, and SettingsError, once, if the table is
+        not the same as last time.
         """
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):

@@ -144,7 +144,7 @@ def _without_secrets(text: str) -> str:
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:
-    """Return the outermost exception with a class that `is_meant` accepts, None if none has one."""
+    """Return the outermost exception with a class that `is_meant` accepts, or None."""
     return next((exception for exception in chain if any(map(is_meant, exception.classes))), None)
 
 

@@ -1,7 +1,7 @@
 """Finds the ledger heads that count at a version of a Delta table. Reads only through arguments.
 
 - The newest commit of a query has the number of its last batch, and all its heads.
-- A RESTORE to version t rolls the heads back to those of version t, but no number: Delta keeps
+- A RESTORE to version t rolls the heads back to those of version t, but not the number: Delta keeps
   `txnVersion`.
 - Replacing the table (CREATE OR REPLACE, CLONE) keeps numbers, but no heads.
 - A rename is one commit, with the number of the old name. It gives all heads to the new name.
@@ -47,7 +47,8 @@ class QueryLedger:
 class Rollback(NamedTuple):
     """A rollback that removed a query's last batch, number `last` of its ledger, from the table.
 
-    `commit` did that; it is None if it lies too far back, or Delta has cleaned it from the log.
+    `commit` is the commit that did so; it is None if it lies too far back, or if Delta has cleaned
+    it from the log.
     """
 
     last: int
@@ -119,7 +120,7 @@ class TableLedger:
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """Return the states if the log lacks `version` and earlier; it has `newer`."""
+        """Return the states if the log lacks `version` and earlier versions, but has `newer`."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries

@@ -121,7 +121,7 @@ class DeltaLedgerReader:
         return StoredLedger(key=key, heads=heads, moved_at=at, rollback=back, newest_only=True)
 
     def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
-        """Yield the commit with the heads, without the heads before it, which are in another file.
+        """Yield the step of the commit with the heads, without reading the heads before it.
 
         Skip a commit without rows, which may be a repair that left most heads unchanged.
         """

@@ -55,7 +55,7 @@ class DeltaLedgerRepair:
         self._connection = Connection(self._target, self.reader.label)
 
     def key_of(self, table: str) -> str:
-        """Return the table's own key. Raises SettingsError if `table` is another table."""
+        """Return the table's own key. Raises SettingsError if `table` is not this table."""
         refuse_table_of_its_own(self.reader.label, self._place, table)
         return self._place
 

@@ -29,8 +29,8 @@ class DeltaSink:
     names partition columns for it. With `new_columns` the sink adds missing columns to the table;
     otherwise it refuses them.
 
-    There are no dead letters: another table would be another transaction. Raises SettingsError for
-    invalid arguments.
+    There are no dead letters: a second table would need a separate transaction. Raises
+    SettingsError for invalid arguments.
     """
 
     per_partition = False
@@ -77,7 +77,10 @@ class DeltaSink:
 
     @property
     def key(self) -> str:
-        """The table or the path as the user wrote it: the ledger itself is in the table."""
+        """The table's name or path, as the user wrote it.
+
+        That is enough as a key, because the ledger is in the table itself.
+        """
         return self._target.table or self._target.path or ""
 
     @property

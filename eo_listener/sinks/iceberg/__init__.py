@@ -5,12 +5,12 @@
 - The sink writes a batch on a new branch, made from the snapshot whose ledger it has compared, and
   then moves main to the branch (`fastForwardBranch`). Serializable isolation does not suffice: it
   does not stop a zombie whose MERGE begins after its successor's commit.
-- The sink makes that commit on pinned metadata: the catalog refuses it if main has moved since,
-  even by a rollback. A fast-forward on its own only checks that main's head is an ancestor of the
-  branch, which it is after a rollback as well.
-- The sink sends the commit once, without `Transaction.commitTransaction`, which retries on its own,
-  and deletes files of a commit that succeeded but whose answer was lost. After a refusal the sink
-  reads the table.
+- The sink makes the publishing commit on pinned metadata: the catalog refuses it if main has moved
+  since, even by a rollback. A fast-forward on its own only checks that main's head is an ancestor
+  of the branch, which it is after a rollback as well.
+- The sink sends this commit once, without `Transaction.commitTransaction`, which retries on its
+  own, and deletes files of a commit that succeeded but whose answer was lost. After a refusal the
+  sink reads the table.
 - Each branch has a new name. A write whose answer was lost, and that arrives later, finds no branch
   of this name, or a branch that is never published.
 - If a branch is dropped while it is being written, the next write recreates it from main. So a

@@ -18,7 +18,7 @@ _NO_CATALOG: Final = "CatalogNotFoundException"
 
 
 def check_runtime(spark: Any) -> None:
-    """Raise SettingsError if the session has no Iceberg, or the Iceberg of another Spark."""
+    """Raise SettingsError if the session has no Iceberg, or an Iceberg for a different Spark."""
     if not hasattr(spark, "_jvm"):
         raise SettingsError(
             "IcebergSink needs Spark's JVM, which Spark Connect does not provide",
@@ -70,7 +70,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
 def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
     """Return True if main still has an entry of a file that `snapshot` has written.
 
-    Raises as `find` does, and SettingsError if the session reads another branch.
+    Raises as `find` does, and SettingsError if the session would read a branch other than main.
     """
     table = find(spark, name)  # the cached table can have the main of before a rollback
     if table is not None:

@@ -8,7 +8,7 @@ a batch that was never published, of a zombie or an earlier attempt, leaves no l
 published batch loses none.
 
 The table of letters has its own ledger for each table and query, which counts the batches with
-letters: if its number is at least that of a batch, the batch's letters are published.
+letters: if this number is at least a batch's number, the batch's letters are published.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ class DeadLetterTables:
     def stage(
         self, name: TableName, letters: DataFrame, entry: Entry, owner: str, *, create: bool
     ) -> LettersOfBatch:
-        """Write the letters on a branch, for `publish`, and return their place."""
+        """Write the dead letters to a branch, which `publish` publishes later.
+
+        Returns the place of the letters.
+        """
         spark = letters.sparkSession
         with translating(name.label):
             table = self._table(spark, name, letters, create=create)

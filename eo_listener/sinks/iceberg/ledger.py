@@ -6,10 +6,10 @@ query's ledger is in the newest snapshot, from main's head back by parents, that
 The batch's branch keeps that snapshot when other snapshots expire. If an expired snapshot between
 it and main's head breaks the chain, three things can have happened to the branch's head: it was
 published; it was published and removed by a rollback; it was never published. Older metadata of the
-table still have the parents of expired snapshots, and prove which. If the older metadata were
-deleted too, sequence numbers help: they grow along a chain, so a head that is newer than the last
-snapshot known to be in main cannot be behind it. For an older head, files of it in main prove that
-it was published; if main has none, nobody can tell.
+table still have the parents of expired snapshots, and prove which of these happened. If the older
+metadata were deleted too, sequence numbers help: they grow along a chain, so a head that is newer
+than the last snapshot known to be in main cannot be an ancestor of it. For an older head, files of
+it in main prove that it was published; if main has none, nobody can tell.
 
 A cherry-picked snapshot has the rows of another snapshot, but not its summary. So a snapshot in
 main that was picked from a batch, and that no ledger of the batch's query follows, means rows that
@@ -75,8 +75,8 @@ class PublishedLedgers:
     ) -> Published:
         """Return the ledger of `query`, without heads if the query has none.
 
-        `had_ledger`: main certainly had a ledger of the query. Raises SinkError if the ledger
-        cannot be determined, or has another format.
+        `had_ledger` is True if main certainly had a ledger of the query. Raises SinkError if the
+        ledger cannot be determined, or has a different format.
         """
         self._snapshots_before, self._snapshots = self._snapshots, {}
         heads = self._of(table, query)
@@ -137,7 +137,10 @@ class PublishedLedgers:
         return names
 
     def with_branch(self, table: Snapshots) -> set[str]:
-        """Return the names of the queries with a branch, which only dropped branches lack."""
+        """Return the names of the queries with a branch.
+
+        Only a query whose branches were dropped has none.
+        """
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
         )
@@ -211,7 +214,7 @@ class PublishedLedgers:
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
         """Yield the snapshots from main's head back, until one is missing.
 
-        Also yield expired snapshots, if one of `heads` may be behind them.
+        Also yield expired snapshots, if one of `heads` may be an ancestor of them.
         """
         at, child = table.main, None
         while at is not None and (snapshot := self.read(table, at, child=child)) is not None:
@@ -254,7 +257,7 @@ class PublishedLedgers:
         *,
         accept_expired: bool,
     ) -> Snapshot | None:
-        """Return the branch head that is part of main behind a snapshot that is known nowhere."""
+        """Return the branch head that main has before a snapshot of which nothing is known."""
         if not _may_be_behind(heads, oldest):
             return None
         # Format 1 has no sequence numbers: all are 0, and only files can prove it.
@@ -381,10 +384,10 @@ def _renamed(snapshot: Snapshot) -> LedgerStep:
 
 
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
-    """Return True if a ledger of the query can be behind `oldest`, a snapshot of main.
+    """Return True if an ancestor of `oldest`, a snapshot of main, can have a ledger of the query.
 
-    A head that is newer than `oldest` is not behind it, but an earlier ledger can be, unless the
-    head is that of a first batch.
+    A head that is newer than `oldest` is not an ancestor of it. But an earlier ledger of the query
+    can be in an ancestor, unless the head is that of a first batch.
     """
     return any(
         head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
-"""Keep a missing JDBC catalog from being created, and its tables from being altered."""
+"""Keep Spark from creating a missing JDBC catalog, and from altering its tables."""
 
 
 class IcebergLedgerReader:

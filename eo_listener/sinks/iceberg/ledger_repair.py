@@ -46,7 +46,7 @@ class IcebergLedgerRepair:
         self._branches: dict[LedgerKey, frozenset[str]] = {}
 
     def key_of(self, table: str) -> str:
-        """Return the table's own key. Raises SettingsError if `table` is another table."""
+        """Return the table's own key. Raises SettingsError if `table` is not this table."""
         refuse_table_of_its_own(self.reader.label, self._name.key, TableName.parse(table).key)
         return self._name.key
 

@@ -1,8 +1,8 @@
 """Upserts rows by their keys, with one MERGE on the branch of the batch.
 
 The MERGE compares the rows with main at the time when the branch was made. So the sink may publish
-it after another commit only if that commit has neither a row with one of the batch's keys nor moved
-such a row.
+it after another commit only if that commit has neither added a row with one of the batch's keys nor
+moved such a row.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class TableName:
         return f"{self.sql}.{quoted('branch_' + name)}"
 
     def fast_forward(self, branch: str) -> str:
-        """Return the statement that moves main to `branch`, which undoes a rollback behind it."""
+        """Return the statement that moves main to `branch`, to undo a rollback that removed it."""
         table = TableName(self.parts[1:]).key
         return (
             f"CALL {quoted(self.parts[0])}.system.fast_forward"

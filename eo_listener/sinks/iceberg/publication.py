@@ -61,7 +61,8 @@ class _ComputedInVainError(Exception):
 class Staged(NamedTuple):
     """The branch of a batch, and the batch's ledger.
 
-    `base` is the snapshot of main from which the branch was made, `root` the branch's first.
+    `base` is the snapshot of main from which the branch was made, `root` the branch's first
+    snapshot.
     """
 
     branch: str
@@ -75,7 +76,8 @@ class Publication:
     """Writes one entry into one table, once.
 
     `letters` is the place of the batch's dead letters, which is published with the ledger. Before
-    anything is written, `settle` is called with the place that the previous batch has recorded.
+    it writes anything, the publication calls `settle` with the place of the previous batch's dead
+    letters.
     """
 
     label: str

@@ -58,21 +58,22 @@ logger = logging.getLogger("eo_listener")
 class IcebergSink:
     """Writes batches into an Iceberg table, each in the commit that moves its ledger.
 
-    `table` is its full name, including a catalog of the query's session and the namespace. `mode`
-    is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by `version_column`
-    if there is one, otherwise by offset). If `delete_when`, an SQL condition on the batch's rows,
-    is true for the newest row of a key, the MERGE deletes the row in the table. `dead_letters`
-    names a table for rows that cannot be written, at most `max_dead_letters` of a batch: a number,
-    or a share of its rows as a float. With `apply` your own SQL statements, or a function of
-    (branch, entry), run on the rows instead. The rows are then in the view eo_batch, and `{table}`
-    in a statement stands for the table, which must exist. Otherwise the sink creates a missing
-    table, in format 2, with the columns of the first batch, partitioned by `partition_by` (as in
-    Spark SQL: "days(departed)") and with `properties`; with `create=False` it must exist. Columns
-    that the rows lack become null. With `new_columns` the sink adds columns that the table lacks,
-    otherwise it refuses them. `on_expired="accept"` uses a ledger even if nothing shows any longer
-    if a rollback removed its rows: that happens if snapshots behind main's head have expired, the
-    table's older metadata were deleted, and no file of the batch remains. The catalog must refuse a
-    commit if another commit came first, as catalogs in a database, Hive's and REST's do.
+    `table` is the table's full name, with a catalog of the query's session and the namespace.
+    `mode` is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by
+    `version_column` if there is one, otherwise by offset). If `delete_when`, an SQL condition on
+    the batch's rows, is true for the newest row of a key, the MERGE deletes the row in the table.
+    `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters` of a
+    batch: a number, or a share of its rows as a float. With `apply` your own SQL statements, or a
+    function of (branch, entry), run on the rows instead. The rows are then in the view eo_batch,
+    and `{table}` in a statement stands for the table, which must exist. Otherwise the sink creates
+    a missing table, in format 2, with the columns of the first batch, partitioned by `partition_by`
+    (as in Spark SQL: "days(departed)") and with `properties`; with `create=False` it must exist.
+    Columns that the rows lack become null. With `new_columns` the sink adds columns that the table
+    lacks, otherwise it refuses them. With `on_expired="accept"` the sink uses a ledger even if
+    nothing can show any longer whether a rollback removed its rows. That happens if the snapshots
+    between the batch and main's head have expired, the table's older metadata were deleted, and no
+    file of the batch remains. The catalog must refuse a commit if another commit came first, as
+    catalogs in a database, Hive's and REST's do.
 
     Raises SettingsError for invalid arguments.
     """
@@ -285,7 +286,7 @@ class IcebergSink:
         self.close()
 
     def _find(self) -> IcebergTable | None:
-        """Return the table, from the last batch's session or another one. Raises as `find` does."""
+        """Return the table, from the last batch's session or any other. Raises as `find` does."""
         return find(session(self._name.parts[0], self._session), self._name)
 
     def _make(self, frame: DataFrame) -> IcebergTable:
@@ -316,7 +317,7 @@ class IcebergSink:
                 f"{self.label} has {_ANY_SCHEMA}",
                 cause="Spark does not resolve the columns of such a table in a MERGE",
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
-                "new_columns=True adds columns without it",
+                "to add columns you do not need this property: use new_columns=True",
             )
         written = subschema(frame.schema, columns)
         check_upsert(target.keys, target.version_column, written, types_of(schema))

@@ -68,9 +68,9 @@ class Snapshots(Protocol):
         """Return a snapshot in Iceberg's JSON, None if it has expired."""
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """Return an expired snapshot from older metadata; None if no metadata still have it.
+        """Return an expired snapshot from older metadata files, or None if no such file has it.
 
-        The snapshot `child` was made from it, at the time `committed` in ms.
+        `child` is a snapshot that was made from it, and `committed` the time of `child` in ms.
         """
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
@@ -96,7 +96,7 @@ def parse_owner(text: str) -> Owner:
 
 
 def parse_snapshot(text: str) -> Snapshot:
-    """Read a snapshot. Raises FormatError for a ledger of another format."""
+    """Read a snapshot. Raises FormatError for a ledger of a different format."""
     document = json.loads(text)
     summary = document.get("summary", {})
     ledger, source = summary.get(PROPERTY), summary.get("source-snapshot-id")

@@ -25,7 +25,7 @@ client can log in to.
 Without transactions:
 
 - `unfenced` has the order of the steps and all decisions, `tail` the judgement of a target's
-  records; the models run it.
+  records; the models run both.
 - After a crash, the identities of the records after the ends that were stored when the batch began
   show which rows are missing. Their number would not: partitions are written in parallel, and other
   producers may write.

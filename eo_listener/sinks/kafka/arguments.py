@@ -23,9 +23,10 @@ OnRepeated = Literal["fail", "accept"]
 
 
 def require_options(options: object, topics: Sequence[str]) -> None:
-    """Raise SettingsError, without any value, if `options` are no options for Spark's Kafka sink.
+    """Raise SettingsError if `options` are not options of Spark's Kafka sink.
 
-    An option without the prefix `kafka.` would be ignored, as in Spark itself.
+    The error shows no values. The function refuses options without the prefix `kafka.`, which
+    Spark itself ignores.
     """
     if not isinstance(options, Mapping):
         raise SettingsError(

@@ -88,14 +88,14 @@ class ConnectionSettings:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers, by which messages name the cluster."""
+        """The bootstrap servers, which error texts and log lines use as the cluster's name."""
         return self.cluster.servers
 
     def refuse_delegation_tokens(self) -> None:
-        """Raise SettingsError if the options name no login and Spark would log in with a delegation
-        token.
+        """Raise SettingsError if Spark would log in with a delegation token.
 
-        Reads Spark's settings from the JVM, so one call is enough.
+        It would if the options name no login, and Spark has a token for the cluster. Reads Spark's
+        settings from the JVM: one call is enough.
         """
         from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark
 

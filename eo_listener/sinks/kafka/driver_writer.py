@@ -1,4 +1,4 @@
-"""Writes the rows of a batch through the driver: fetches them in Arrow, and sends them itself.
+"""Writes the rows of a batch through the driver, which fetches them in Arrow and sends them.
 
 The rows of Spark's tasks arrive one task after the other. A task is never split into smaller tasks,
 which would change the order of its rows: rows with the same key that were read from one partition

@@ -185,7 +185,9 @@ def missing_members(transactions: JavaTransactions, request: Request) -> str | N
 def task_reports(
     reports: Sequence[TaskReport], *, planned: int, tasks: int
 ) -> Sequence[TaskReport]:
-    """Return one report for each of `tasks`; raise SinkError if Spark has planned another number.
+    """Return one report for each of `tasks`.
+
+    Raises SinkError if Spark has planned a different number of tasks.
 
     If there are no rows, Spark may leave out the shuffle and plan a single task.
     """

@@ -43,8 +43,9 @@ class KafkaLedgerReader:
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Return all ledgers; `open` then names the ledgers whose transactions stay open.
 
-        Changes of such a transaction are not among the heads. Raises SinkLockedError if it hides
-        committed records of others, and KafkaError if this user may not read the topic.
+        Changes of such a transaction are not among the heads. Raises SinkLockedError if the
+        transaction hides committed records of other ledgers, and KafkaError if this user has no
+        right to read the topic.
         """
         with self._rights("Read"):
             if not self.topic.exists():
@@ -127,7 +128,7 @@ class KafkaLedgerReader:
         )
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
-        """Return the ids of existing topics; None if this user may not describe the topics."""
+        """Return the ids of existing topics; None if this user has no right to describe them."""
         if not names:
             return {}
         with closing(Logs(self._properties)) as logs:

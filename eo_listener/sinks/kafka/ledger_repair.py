@@ -229,7 +229,7 @@ class KafkaLedgerRepair:
         return tuple(signs)
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError if the new name stands for topics, but lacks one that holds rows."""
+        """Raise SettingsError if the new name consists of topics, but lacks one that has rows."""
         if rename.new.sink == rename.old.sink:
             return
         records = self._read(rename.old, rename.new)

@@ -48,11 +48,11 @@ class LedgerTopic:
     ) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, up to the end of the log.
 
-        With `fenced`, no transaction of this query may be open: the caller has fenced all other
-        producers of it, or writes without transactions. Otherwise a transaction that stays open
-        counts as not committed; if it is committed later, the comparison after the fencing finds
-        that. Raises SinkLockedError if a transaction of another query stays open, or with `fenced`
-        any transaction.
+        With `fenced`, the caller has fenced all other producers of the query, or writes without
+        transactions: so no transaction of the query should be open. Without `fenced`, a transaction
+        of the query that stays open counts as not committed; if it is committed later, the
+        comparison after the fencing finds that. Raises SinkLockedError if a transaction of another
+        query stays open; with `fenced`, if any transaction does.
         """
         concerns = ledger.concerns(self._sink, query)
         self.records = self._read(concerns, explain, tolerates_own=not fenced)
@@ -62,7 +62,7 @@ class LedgerTopic:
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads that a query id has moved, but none of transactions that stay open."""
+        """Read all heads that a query id has moved, except in transactions that stay open."""
         concerns = ledger.concerns_mover(query_id)
         records = self._read(concerns, explain, tolerates_own=True)
         with readable():

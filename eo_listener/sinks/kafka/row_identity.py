@@ -1,6 +1,6 @@
 """The identity of a row within its batch, which a header of the row's record holds. No I/O.
 
-Format 1, without transactions only. The header `eo-identity` is JSON:
+Format 1, which only a sink without transactions writes. The header `eo-identity` is JSON:
 
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 

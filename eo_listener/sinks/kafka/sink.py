@@ -47,13 +47,13 @@ class KafkaSink:
     """Writes batches to `topic`, each in one transaction with its ledger entry.
 
     `options` are those of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have the
-    columns of that sink: value, and optionally key, headers, partition and topic. The column topic
-    is for a sink with several topics, of which each row then names one. `name` identifies the
-    ledger and the transaction; the default is the topics. `group` is a consumer group whose offsets
-    are committed with each batch; the source must be on the same cluster. `dead_letters` names a
-    topic for rows that cannot be sent, at most `max_dead_letters` of a batch: a number, or a share
-    of its rows as a float. The ledger is in the topic `ledger_topic`, which the sink creates if it
-    does not exist, unless `create` is False.
+    columns of that sink: value, and optionally key, headers, partition and topic. A sink with
+    several topics needs the column topic, in which each row names one of them. `name` identifies
+    the ledger and the transaction; the default is the names of the topics. `group` is a consumer
+    group whose offsets are committed with each batch; the source must be on the same cluster.
+    `dead_letters` names a topic for rows that cannot be sent, at most `max_dead_letters` of a
+    batch: a number, or a share of its rows as a float. The ledger is in the topic `ledger_topic`,
+    which the sink creates if it does not exist, unless `create` is False.
 
     `write_method="driver"`, the default, sends rows through the driver. With "executors", Spark's
     tasks send them through Spark's own kafka-clients: a Java `kafka.partitioner.class` can then
@@ -64,7 +64,7 @@ class KafkaSink:
     Java's client can log in to.
 
     With `transactions=False`, neither the cluster nor this user's permissions need to support
-    transactions. Executors write the rows. After a crash, the sink finds the missing rows of a
+    transactions. The executors write the rows. After a crash, the sink finds the missing rows of a
     batch by reading the target back from the end that it had when the batch began. `id` names the
     columns that identify a row, by default the source's topic, partition and offset. No two rows of
     a batch may have the same values in them; each record carries these values in the header
@@ -75,8 +75,8 @@ class KafkaSink:
     Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
     before the batch is complete. Rows are duplicated if a second driver of the query runs, if a
     suspended driver continues, or if records arrive after the sink has given them up. The next
-    batch detects that, and is not written (TargetRecordsError), unless `on_repeated="accept"`. The
-    log and `BatchApplied.unexpected` report records of other producers. The targets must not be
+    batch detects such rows, and is not written (TargetRecordsError), unless `on_repeated="accept"`.
+    The log and `BatchApplied.unexpected` report records of other producers. The targets must not be
     compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need transactions.
     """
 

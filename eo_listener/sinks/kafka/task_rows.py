@@ -105,7 +105,7 @@ class TaskRows:
     """Writes the rows of one try of a batch. Raises SettingsError for unsuitable columns.
 
     Columns of the identity do not choose a row's partition. `tasks` is the number of writing tasks;
-    `timeout` is for how many seconds to wait for the tasks of a failed try (see `end_timeout`).
+    `timeout` is how many seconds to wait for the tasks of a failed try (see `end_timeout`).
     """
 
     def __init__(

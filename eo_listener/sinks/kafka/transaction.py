@@ -136,7 +136,7 @@ def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: i
 def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
     """Raise RetriableSinkError unless each task has reported once, from its first attempt.
 
-    Each producer that joins begins with sequence number 0. If a second one sends records to a
+    Each producer that joins begins with sequence number 0. If a second producer sends records to a
     partition in the same epoch, the broker acknowledges them as duplicates, and does not write
     them. Without a transaction, they would be written twice. So a later attempt sends nothing.
     """

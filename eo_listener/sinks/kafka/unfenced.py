@@ -248,8 +248,8 @@ def check_finished(
     """Return unexpected records after the ends of a finished batch, and those that were lost.
 
     Every row was acknowledged, so each has an offset there. If there are no more offsets than rows,
-    nobody else has written, unless as many were lost. A topic that was recreated since is another
-    topic.
+    nobody else has written, unless as many were lost. A topic that was recreated since counts as a
+    different topic.
     """
     since = {name: ends for name, ends in before.since.items() if _is_same(ends, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)
@@ -319,7 +319,7 @@ def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: i
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
     """Raise TargetRecordsError for records that make the target wrong; log all other `findings`.
 
-    They are reported immediately: after the batch they may no longer be detectable.
+    It reports all of them at once: after the batch they may no longer be detectable.
     """
     wrong = [records for records in findings.records() if records.kind is not Unexpected.FOREIGN]
     for records in findings.records():
@@ -342,8 +342,8 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfen
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> bool:
     """Return True if this batch can finish `before`; False if it cannot and facts.accept is set.
 
-    Otherwise raises UnfinishedBatchError: the existing rows of `before` might be taken for rows of
-    this batch, or be left forever.
+    Otherwise raises UnfinishedBatchError: this batch might take the existing rows of `before` for
+    its own, or leave them forever.
     """
     moves = {tp: move.range for tp, move in entry.moves.items()}
     topic_ids = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
@@ -378,8 +378,9 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfence
         f"not finished; batch {entry.batch_id} cannot finish it: {reason}",
         ranges=before.remaining,
         cause="the query was started with another checkpoint, or the sink with other arguments",
-        fix="Start the query as before, until that batch is applied; or accept duplicates of its "
-        f"existing rows, written after them: start once with {ACCEPT}",
+        fix="(1) Start the query with its earlier checkpoint, and the sink with its earlier "
+        "arguments, until that batch is applied; or (2) accept duplicates of its existing rows: "
+        f"start once with {ACCEPT}, and the batch is written again after them",
     )
 
 

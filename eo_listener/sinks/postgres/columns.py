@@ -52,9 +52,9 @@ class ColumnLayout:
     """The columns of a line of COPY, in order, with their formats.
 
     `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
-    `traced`: lines end with a copy of topic, partition and offset, in columns of our own, to find
-    the newest of two rows with the same key, or the origin of a refused row. `located`: the target
-    also has them, in suitable types.
+    With `traced`, lines end with a copy of topic, partition and offset, in columns of our own, to
+    find the newest of two rows with the same key, or the source offset of a refused row. `located`
+    is True if the target also has these columns, in suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -73,8 +73,8 @@ class ColumnLayout:
     ) -> ColumnLayout:
         """Return the layout for a frame's schema (`schema.jsonValue()`) and the target's columns.
 
-        `existing` is None if the target is yet to be created, or if `apply=` replaces it.
-        `direct`: lines go straight into the target, so they have no other columns. Raises
+        `existing` is None if the target is yet to be created, or if `apply=` replaces it. With
+        `direct`, lines go straight into the target, so they have no other columns. Raises
         SettingsError if the frame does not fit the target.
         """
         kinds = {field["name"]: field["type"] for field in schema["fields"]}

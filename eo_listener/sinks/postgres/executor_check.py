@@ -44,7 +44,9 @@ SELECT current_setting('max_connections')::int
          - (SELECT count(*) FROM taken WHERE datname = current_database()) END
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()
 """
-"""Without the connections that our own tasks have kept: the next tasks use them, or they end soon.
+"""Does not count connections that our own tasks have kept.
+
+The next tasks use them, or they end soon.
 """
 
 _RAISE: Final = (
@@ -62,7 +64,7 @@ _PYTHON_ERROR: Final = re.compile(
 
 
 class Obstacle(NamedTuple):
-    """The reason why executors cannot write; `passing`: it may be gone the next time."""
+    """The reason why executors cannot write; `passing` if it may be gone the next time."""
 
     reason: str
     passing: bool = False
@@ -73,10 +75,10 @@ def prove(
 ) -> Proved:
     """Find out what keeps the executors from writing.
 
-    It checks their modules, the objects that must be sent to them, a connection of their own, as
-    many connections as tasks run at once, and the right to create a table. Runs one short job, with
-    a connection from each core. A failure of the job is an obstacle too. Raises psycopg.Error if
-    `link` is lost.
+    The function checks the executors' modules, the objects that must be sent to them, a connection
+    of their own, as many connections as tasks run at once, and the right to create a table. Runs
+    one short job, with a connection from each core. A failure of the job is an obstacle too. Raises
+    psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)

@@ -116,7 +116,7 @@ def _close(key: _Key, link: Connection) -> None:
 
 
 class NoConnectionError(SinkError):
-    """A task could not connect, and has written nothing; `again`: it may connect later."""
+    """A task could not connect, and has written nothing; `again` if it may connect later."""
 
     again = False
 
@@ -198,8 +198,8 @@ def _from_json(fields: dict[str, Any]) -> EoListenerError:
 class TaskAttempt:
     """One attempt of a task.
 
-    `number` is Spark's id among the attempts of all tasks; `is_first`: it is the first attempt of
-    this task; `is_last`: if it fails, Spark gives the job up.
+    `number` is Spark's id among the attempts of all tasks; `is_first` is True for the first attempt
+    of this task; `is_last` is True if Spark gives the job up when this attempt fails.
     """
 
     task: int
@@ -258,7 +258,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
 
 def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Return a task's rows once the first have come: until then it needs no connection."""
+    """Return a task's rows once the first have come: until then the task needs no connection."""
     rest = iter(batches)
     first = next(rest, None)
     return (batch for batch in chain([] if first is None else [first], rest))

@@ -129,7 +129,7 @@ def ledger_sql(schema: str) -> LedgerSql:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The ledger of the sink `key`, in `schema`; `prunes`: `move` sometimes prunes its history."""
+    """The ledger of the sink `key`, in `schema`; with `prunes`, `move` sometimes prunes history."""
 
     key: str
     label: str

@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend ahead of ours in the wait for a lock; `holds`: it waits for no lock itself."""
+    """A backend ahead of ours in the wait for a lock; `holds` if it waits for no lock itself."""
 
     pid: int
     application: str | None
@@ -59,12 +59,12 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockWatch:
-    """Ends a rival that holds a lock, or names another holder, after `waited` seconds.
+    """Ends a rival that holds a lock, or names any other holder, after `waited` seconds.
 
     A rival is a connection with the same application_name, thus of the same sink and query, that
     holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends it,
-    and its transaction with it. An error names any other holder. `open_second` opens the connection
-    for this.
+    and its transaction with it. An error names any other holder. `open_second` opens the second
+    connection that the watch needs.
     """
 
     label: str
@@ -77,8 +77,8 @@ class LockWatch:
         """End the rivals that block the backend `waiting`; raise SinkLockedError for other holders.
 
         Without `may_end` it ends no rival, which may be another task of this query. If no second
-        connection is available, it does nothing: the wait may not be for a lock, and if it is, the
-        server's own lock_timeout ends it.
+        connection is available, it does nothing: perhaps the wait is not for a lock, and if it is,
+        the server's own lock_timeout ends it.
         """
         try:
             second = self.open_second()

@@ -253,7 +253,7 @@ class Merge:
             raise left_out(label, wanted - lost, wanted)
 
     def _values(self, row: str) -> str:
-        """Return SQL for all values of a row except its origin, as one text.
+        """Return SQL for all values of a row except topic, partition and offset, as one text.
 
         A text, since not every type can be compared (json, xml, point).
         """

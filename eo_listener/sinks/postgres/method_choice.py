@@ -97,9 +97,11 @@ class MethodChoice:
         return ChosenMethod(wanted, ranges)
 
     def fall_back_to_driver(self, error: SinkError, label: str) -> bool:
-        """Use the driver from now on, since the chosen method failed; return False if it may not.
+        """Use the driver from now on, since the chosen method failed.
 
-        If the failure may be temporary, use it only for a minute or more.
+        Returns False, and changes nothing, if the user has chosen the method.
+
+        If the failure may be temporary, it uses the driver only for a minute or more.
         """
         if self._choice.write_method != "auto":
             return False

@@ -68,22 +68,22 @@ class PostgresSink:
 
     `dsn` is a connection string or URI, or a function that returns one, which the sink calls for
     each connection. `table` and the ledger are in `schema` (None: the schema in which the
-    search_path finds the table, otherwise its first); the sink creates them if they do not exist,
-    unless `create` is False. `mode`: "append", or "upsert" with `keys`, which keeps the newest row
-    of each key, by `version_column` if you name one, otherwise by offset. `apply`: your own SQL
-    statements, or a function of (connection, entry), which run in the transaction on the rows, in
-    the table eo_batch; `table` is then only the sink's name in the ledger. `dead_letters` names a
-    table for rows that cannot be written, at most `max_dead_letters` of a transaction: a number, or
-    a share of its rows as a float.
+    search_path finds the table, otherwise the first of the search_path); the sink creates them if
+    they do not exist, unless `create` is False. `mode`: "append", or "upsert" with `keys`, which
+    keeps the newest row of each key, by `version_column` if you name one, otherwise by offset.
+    `apply`: your own SQL statements, or a function of (connection, entry), which run in the
+    transaction on the rows, in the table eo_batch; `table` is then only the sink's name in the
+    ledger. `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters`
+    of a transaction: a number, or a share of its rows as a float.
 
     `atomicity`: with "batch", a batch is one transaction; with "partition", each of its Kafka
     partitions may be a transaction of its own, in the task that reads it. `write_method`: with
     "driver", rows go through the driver, in tasks of `task_rows` planned rows; with "staging", the
-    executors first write them into a staging table (`logged_staging`: it survives a crash of the
-    server); with "auto", the executors write batches of at least `executor_rows` planned rows
-    (5,000,000 through a staging table, or 200,000 by partition), if a check at the start found that
-    they can. They open at most `max_connections` connections at a time. Time-outs are in seconds.
-    Raises SettingsError.
+    executors first write them into a staging table (with `logged_staging`, this table survives a
+    crash of the server); with "auto", the executors write batches of at least `executor_rows`
+    planned rows (5,000,000 through a staging table, or 200,000 by partition), if a check at the
+    start found that they can. The executors open at most `max_connections` connections at a time.
+    Time-outs are in seconds. Raises SettingsError.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = %s
 
 
 class NoStagingError(SinkError):
-    """The role may not create the staging table; nothing was written."""
+    """The role has no right to create the staging table; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

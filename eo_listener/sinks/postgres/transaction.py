@@ -1,6 +1,6 @@
 """Runs the transaction of a batch: lock the heads, write the rows, move the heads, COMMIT.
 
-It is the same on the driver and in the tasks of an executor.
+The transaction is the same on the driver and in the tasks of an executor.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ SELECT pid, backend_start, xact_start,
        set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""A COMMIT that was answered is on disk: a later loss of rows takes the ledger's row with it. And
-Spark may compute for a long time between two chunks.
+"""With these settings, a COMMIT that was answered is on disk: a later loss of rows takes the
+ledger's row with it. And the session may idle: Spark may compute for long between two chunks.
 """
 
 
@@ -95,9 +95,9 @@ class WriteCounts:
 class TransactionWriter:
     """Writes the batches of one sink and query. Holds no connection, so it can go to executors.
 
-    `alone`: no other transaction of the same sink and query may be open at the same time.
-    `savepoints` is how many a transaction may have, None for any number. `keeps`: a task leaves its
-    connection open for the next task.
+    `alone` is True if this sink and query have no other transaction at the same time. `savepoints`
+    is how many savepoints a transaction may have, or None for any number. With `keeps`, a task
+    leaves its connection open for the next task.
     """
 
     access: ConnectionSettings

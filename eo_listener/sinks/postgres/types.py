@@ -59,8 +59,8 @@ class Existing(NamedTuple):
     """A column of an existing table; `base` is the name of its type, or of the type under a domain.
 
     `element` is the base type of an array's elements; `modifier` is PostgreSQL's atttypmod, -1 for
-    no modifier; `type_name` is the type as statements write it; `generated`: only the server sets
-    its values. The base type of an enum is "enum".
+    no modifier; `type_name` is the type as statements write it; `generated` is True if only the
+    server sets its values. The base type of an enum is "enum".
     """
 
     base: str

@@ -94,7 +94,7 @@ class SealedCursor(psycopg.Cursor[Row]):
         return self
 
     def executemany(self, query: Any, *args: Any, **kwargs: Any) -> None:
-        """Run a statement for each row of parameters, with the same limit as `execute`."""
+        """Run a statement for each row of parameters, with the same restriction as `execute`."""
         self._check(query)
         super().executemany(query, *args, **kwargs)
 

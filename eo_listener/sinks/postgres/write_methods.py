@@ -40,7 +40,7 @@ class WriteMethod(Enum):
 class Choice:
     """The user's choice of write method; executors write batches of at least `rows` planned rows.
 
-    `connections` is how many the executors may open at a time, None: as many as tasks run.
+    `connections` is how many the executors may open at a time, or None for as many as tasks run.
     """
 
     write_method: str
@@ -87,7 +87,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """The obstacles to the write methods, known before a batch needs them; None: no obstacle.
+    """The obstacles to the write methods, known before a batch needs them; None if there is none.
 
     `executors` prevents both methods of the executors, and is temporary if `passing`; `staging`
     prevents the staging table.

@@ -2,9 +2,9 @@
 
 A new file gets a write-ahead log (WAL): readers and the writer do not wait for each other, and
 COMMIT is one sync. WAL needs memory that is shared between processes, so it works on one machine
-only, and on a network file system neither it nor the locks of a rollback journal can be trusted:
-the sink refuses such a path. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA
-(with a journal) are the settings of `synchronous` under which a confirmed COMMIT survives a power
+only. On a network file system, neither WAL nor the locks of a rollback journal can be trusted: the
+sink refuses such a path. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with
+a journal) are the settings of `synchronous` under which a confirmed COMMIT survives a power
 failure.
 """
 

@@ -168,7 +168,7 @@ def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[No
 def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -> SinkError:
     """Return the error to raise for SQLite's `error`, after which nothing was written.
 
-    `reads`: the process only reads the ledger in the file.
+    `reads` is True if the process only reads the ledger in the file.
     """
     if is_busy(error):
         return lock_error(path, waited)

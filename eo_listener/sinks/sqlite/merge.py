@@ -41,7 +41,7 @@ class Upsert:
 
     `columns` are the target's, with Arrow's types; in STAGE they have numbers as names, so that the
     user's names cannot conflict with ours. `collations` are those of the keys' unique index.
-    `located`: the target has topic, partition and offset too.
+    `located` is True if the target has topic, partition and offset too.
     """
 
     target: Target
@@ -109,8 +109,9 @@ class Upsert:
     def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        The result has, before a row's own columns, its place, whether it is tied, whether the
-        table's row has its version but comes from another partition, and its origin.
+        Before a row's own columns the result has its place, whether it is tied, whether the table's
+        row has the same version but comes from a different partition, and the row's topic,
+        partition and offset.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())

@@ -1,8 +1,9 @@
 """Writes a batch's rows and its ledger entry in one transaction of one SQLite file.
 
-BEGIN IMMEDIATE takes the only write lock before anything is read or written, so a transaction
-never fails halfway because of another writer. The sink fetches rows that Spark delivers at once
-before that; those of a larger batch, while it holds the lock.
+BEGIN IMMEDIATE takes the only write lock before anything is read or written, so a transaction never
+fails halfway because of another writer. If Spark delivers the rows of a batch at once, the sink
+fetches them before it takes the lock; it fetches the rows of a larger batch while it holds the
+lock.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ class SqliteSink:
     each string, or a function of (connection, entry), which run in the same transaction on the
     batch's rows (in the temporary table `eo_batch`) instead of a write to `table`. `dead_letters`
     names a table for rows that cannot be written, at most `max_dead_letters` of a batch: a number,
-    or a share of its rows as a float. `busy_timeout` is in seconds. `foreign_keys`: SQLite
-    enforces them, which is not its own default. With `create=False`, the sink creates neither file
-    nor tables.
+    or a share of its rows as a float. `busy_timeout` is in seconds. With `foreign_keys`, the
+    default, SQLite enforces foreign keys, which it does not do on its own. With `create=False`, the
+    sink creates neither file nor tables.
 
     Raises SettingsError for invalid arguments.
     """

@@ -76,7 +76,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Return, by row, why SQLite could not keep a value of a column; `key`: it is one of the keys.
+    """Return, by row, why SQLite could not keep a value of a column, which is a `key` or not.
 
     NaN would become null, and SQLite does not treat rows with a null key as the same row.
     """
@@ -102,7 +102,10 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
 
 
 def unreadable_values(name: str, column: pa.Array) -> dict[int, str]:
-    """Return, by row, why Python cannot represent a value: a nested time beyond its years."""
+    """Return, by row, why Python cannot represent a value.
+
+    The value contains a date or time outside the years 1 to 9999.
+    """
     row_flaws = {}
     for index, value in enumerate(column):
         try:

@@ -95,15 +95,15 @@ class Checkpoint:
         )
 
     def plan_id(self, batch: int) -> str:
-        """Return the digest of a batch's plan: any other plan of this number has another digest."""
+        """Return the digest of a batch's plan, which tells it from any other plan of the batch."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
         """Return the newest batch that is in `commits/` and whose offsets can be read.
 
-        The method stops after some tens of batches that cannot be read: older batches are of no
-        use. Gaps are normal: Spark deletes old batches, and asynchronous progress tracking never
-        writes some. A last planned batch that is not committed is normal too.
+        The method stops after 30 batches that cannot be read: older batches are of no use. Gaps are
+        normal: Spark deletes old batches, and asynchronous progress tracking never writes some. A
+        last planned batch that is not committed is normal too.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -126,8 +126,8 @@ class Checkpoint:
     def initial(self, source: int | str) -> Offsets | None:
         """Return the offsets at which a Kafka source began, or None if they are not recorded.
 
-        `source` counts the distinct sources, as a progress event does; continuous processing
-        and sources of other kinds leave no such file.
+        `source` is the index of the source among the distinct sources, as in a progress event.
+        Continuous processing, and sources that are not Kafka, do not record these offsets.
         """
         try:
             return self._parse(f"sources/{source}/0", log_files.parse_initial_offsets)

@@ -37,9 +37,9 @@ class SourceContents:
 class CheckpointContents:
     """Everything that a checkpoint shows about its query.
 
-    `batch` is the newest committed and readable batch, or the requested one, or None.
-    `in_doubt` is the newest planned batch that is not committed: the query writes it again at its
-    next start. `findings` name unusable files.
+    `batch` is the requested batch, or by default the newest committed batch that can be read, or
+    None. `in_doubt` is the newest planned batch that is not committed: the query writes it again at
+    its next start. `findings` name unusable files.
     """
 
     query_id: str | None

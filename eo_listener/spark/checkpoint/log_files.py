@@ -1,4 +1,4 @@
-"""Reads the files of a checkpoint strictly: anything damaged raises Unreadable.
+"""Reads the files of a checkpoint strictly: a damaged file raises Unreadable.
 
 Sources: Spark's CommitLog, KafkaSourceInitialOffsetWriter, OffsetSeqLog and OffsetSeqMetadata (3.5
 to 4.2), OffsetMap (4.2, opt-in by `spark.sql.streaming.offsetLog.formatVersion=2`).

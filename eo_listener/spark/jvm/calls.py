@@ -50,7 +50,10 @@ def call(target: Any, method: str) -> Any:
 
 
 def _cause_of(error: Py4JJavaError) -> str:
-    """Return the exception's class: a message may quote an option, unless the shim wrote it."""
+    """Return the exception's class, or its message if the shim wrote that.
+
+    Any other message may quote an option.
+    """
     try:
         thrown = error.java_exception
         name = str(thrown.getClass().getName())
@@ -80,7 +83,7 @@ class Thrown:
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
-    """Return the Java exception behind `error`, then its cause, the cause's cause and so on.
+    """Return the Java exception that `error` wraps, then its cause, the cause's cause and so on.
 
     The result is empty if there is no Java exception, or if the JVM has gone.
     """

@@ -37,7 +37,7 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment: `version` existed then, but may not have been the newest.
+    """A table at one moment: `version` existed then, but perhaps was not the newest.
 
     `settings` has the requested properties of the table that are set.
     """
@@ -49,7 +49,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or another one; None if no session is classic."""
+    """Return this thread's classic session, or another classic session; None if there is none."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
@@ -57,8 +57,8 @@ def session_here() -> SparkSession | None:
 def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
     """Return a Java clone of `session`, with `settings` added.
 
-    It has no pyspark session: in such a session `RDD.toDF` would make everybody's frames. Raises
-    JvmError.
+    The clone has no pyspark session: with one, `RDD.toDF` would make all frames of the process in
+    the clone. Raises JvmError.
     """
     with asking("clone its session"):
         clone = _java(session).cloneSession()
@@ -199,8 +199,8 @@ class DeltaLogFiles:
     def settle(self, version: int) -> None:
         """Have Delta list the log from `version` on, as it does before each write.
 
-        A LogStore with a table of its own (S3DynamoDBLogStore) has a commit there first. When it
-        lists, it makes the commit's file, if the writer could not.
+        A LogStore with a table of its own (S3DynamoDBLogStore) first records a commit in that
+        table. When it lists the log, it makes the commit's file, if the writer could not.
         """
         with working_in(self._session), asking("list the log of a Delta table"):
             log = _class(self._session, _LOGS).forTable(
@@ -263,7 +263,7 @@ def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
 
 
 def _class(session: SparkSession, name: str) -> Any:
-    """Return a class in one round trip; `jvm.org.apache...` takes one for each package."""
+    """Return a class in one round trip; `jvm.org.apache...` takes a round trip for each package."""
     return class_of(_jvm(session), name)
 
 

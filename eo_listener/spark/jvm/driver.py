@@ -116,8 +116,8 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 def drain(session: SparkSession, timeout: float) -> bool:
     """Wait until Spark has delivered all events sent so far; return True if it has.
 
-    Waits at most `timeout` seconds and a little. Also returns False if the JVM has gone, or no
-    longer answers; never raises for that.
+    Waits at most `timeout` + 0.5 s. Also returns False if the JVM has gone, or no longer answers;
+    never raises for that.
     """
     context = getattr(session, "_jsc", None)
     if context is None:  # Spark Connect: the bus is in another process
@@ -181,9 +181,9 @@ def live_position(query: RunningQuery) -> LivePosition | None:
     """Return the query's durable position, or None while it restores its checkpoint.
 
     The shim returns it in one call; without the shim, the function asks Spark's objects one by one.
-    Both ways ask the same in the same order; the Java class PositionInspector says why it is right.
-    Takes no lock that the query needs. In asynchronous and continuous mode it lists two folders
-    of the checkpoint and may read one file. Raises JvmError.
+    Both ways ask the same in the same order; the Java class PositionInspector explains why this
+    order is right. Takes no lock that the query needs. In asynchronous and continuous mode it lists
+    two folders of the checkpoint and may read one file. Raises JvmError.
     """
     inspector = query.shim("PositionInspector")
     return by_reflection(query) if inspector is None else by_shim(query, inspector)

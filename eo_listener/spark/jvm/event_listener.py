@@ -30,8 +30,9 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 class RunClaims:
     """Claims each run for this listener, once; does nothing without the shim.
 
-    The shim waits a second for the claim when a run has begun. If a run was active before the
-    listener was added, the shim releases it when its first event arrives here.
+    The shim leaves a claimed run to this listener. When a run has begun, the shim waits a second
+    for the claim. If a run was active before the listener was added, the shim commits it until its
+    first event arrives here.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -56,7 +57,7 @@ class RunClaims:
         return None if listener is None else listener.claim
 
     def take_from(self, progress: str) -> None:
-        """Claim the run of a progress event. Raises JvmError."""
+        """Claim the run that a progress event names. Raises JvmError."""
         run = _RUN.search(progress)
         if run is not None:
             self.take(run[1])
@@ -90,12 +91,13 @@ def wrap(
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    The listener calls `hold` with each query that begins, before it calls `receiver`: only then can
-    a query that ends at once still be asked. `hold` too is called on the query's own thread, and
-    must do no I/O.
+    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
+    query that ends at once could no longer be asked. `hold` too is called on the query's own
+    thread, and must do no I/O.
 
     The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
-    first session of the process is used. Raises JvmError if there is no session in this process.
+    function uses the first session of the process. Raises JvmError if there is no session in this
+    process.
     """
     session = session or SparkSession._instantiatedSession  # noqa: SLF001 - getActiveSession is None on other threads
     gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001 - no public way to them

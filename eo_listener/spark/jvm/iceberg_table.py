@@ -39,7 +39,7 @@ class MainMovedError(Exception):
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """Return a session that has the catalog: this thread's session, `default`, or another one.
+    """Return a session that has the catalog: this thread's session, `default`, or any other.
 
     If no session has it, the function returns the first of them. Raises JvmError if no session
     exists.
@@ -58,7 +58,7 @@ def session(catalog: str, default: Any = None) -> Any:
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """Return the origin of Iceberg's classes, empty if unknown; None if the JVM lacks them.
+    """Return the location of Iceberg's classes, empty if unknown; None if the JVM lacks them.
 
     Raises JvmError.
     """
@@ -180,15 +180,15 @@ class IcebergTable:
             return self._as_json(self._metadata.snapshot(snapshot_id))
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """Return an expired snapshot, from older metadata, or None if no metadata have it.
+        """Return an expired snapshot from older metadata files, or None if no such file has it.
 
-        It existed when the snapshot `child` was made, at the time `committed` in milliseconds.
+        `child` is a snapshot that was made from it, and `committed` the time of `child` in ms.
         """
         with java_errors():
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Return True if main was ever at a snapshot of the time `committed`, in milliseconds.
+        """Return True if main was ever at the snapshot, which has the time `committed` in ms.
 
         Returns None if the table's history does not reach back to that time, since its older part
         has expired.
@@ -286,8 +286,8 @@ class IcebergTable:
         """Repeat the changes of the branch `staged` after main's snapshot `at`, and move main.
 
         The method repeats the changes of the head of `staged` in a new branch, `branch`, and moves
-        main to it, in one commit. With `root`, `branch` begins with an empty snapshot that has it
-        in its summary. Raises MainMovedError.
+        main to it, in one commit. With `root`, `branch` begins with an empty snapshot that has
+        `root` in its summary. Raises MainMovedError.
         """
         with java_errors():
             changed = self._changed(self.branches[staged])
@@ -341,8 +341,8 @@ class IcebergTable:
     def _commit(self, transaction: Any) -> None:
         """Commit the transaction once: Iceberg refuses it if another commit came to main meanwhile.
 
-        `commitTransaction` would retry; if its own commit succeeded and the answer was lost, it
-        takes it for another writer's commit, and deletes files of the snapshots in it.
+        `commitTransaction` would retry: if its first commit succeeded and the answer was lost, it
+        takes this commit for another writer's, and deletes files of the snapshots in it.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())

@@ -225,8 +225,8 @@ class LivePlans:
 def _recorded_starts(run: _Run) -> int:
     """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
-    If the file is missing, Spark must not be asked: it would take the current offsets, and write
-    them down. Other sources keep their own data there.
+    If the file is missing, do not ask Spark: it would take the current offsets, and record them.
+    Other sources keep their own data there.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -261,7 +261,7 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
     """Yield the running queries, the one that the thread names first.
 
-    A thread names one if pyspark pins Python's threads to Java's.
+    A thread names a query if pyspark pins Python's threads to Java's.
     """
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:

@@ -22,7 +22,7 @@ _NAME: Final = (
 )
 """The names of secret settings, as a regular expression of both Python and Java.
 
-It matches no setting that Hadoop has by default: the values of those stand in many texts.
+It matches no setting that Hadoop has by default: many texts contain the values of these settings.
 """
 _CONF: Final = "org.apache.spark.sql.internal.SQLConf"
 _APPLICATION: Final = "spark.app.name"

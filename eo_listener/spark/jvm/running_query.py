@@ -1,4 +1,4 @@
-"""The live query behind an event: its streams, their options, and how progress becomes durable."""
+"""The live query of an event: its streams, their options, and how progress becomes durable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class RunningQuery:
         )
 
     def batch(self) -> int:
-        """Return the number of the running or next batch, -1 before; raises what py4j raises."""
+        """Return the number of the running or next batch, or -1 if there is none yet.
+
+        Raises what py4j raises.
+        """
         context = call(self.execution, "getLatestExecutionContext")
         if context is not None:  # from Spark 4.0 the number is the batch's, not the query's
             return int(context.batchId())
@@ -176,7 +179,7 @@ def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """Return the sources of `query` in the order of its progress events.
 
     The shim returns them in one call; without the shim, the function asks Spark's objects one by
-    one. Both ways do the same steps; the Java class SourceInspector says why they are right.
+    one. Both ways do the same steps; the Java class SourceInspector explains why these are right.
 
     Call it after the first progress event: before, the sources are not planned.
     Raises JvmError.

@@ -55,7 +55,7 @@ def has_repeated(session: SparkSession, tag: str) -> bool:
 
 @contextmanager
 def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
-    """Raise RetriableSinkError if jobs of the block ran a map stage more than once; see above."""
+    """Raise RetriableSinkError if jobs of the block ran a map stage more than once."""
     with tagged_jobs(session) as tag:
         yield
     if has_repeated(session, tag):
@@ -67,7 +67,7 @@ def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
 
 
 class RunStages:
-    """The stages that the jobs of a run have run. For the query's thread."""
+    """The stages that the jobs of a run have run. Only the query's thread may use it."""
 
     def __init__(self) -> None:
         self._compared: dict[str, int] = {}  # by run: the newest job whose stages were compared

@@ -121,4 +121,6 @@ def _input(partition: Any) -> Any:
 
 
 def _refused(problem: str, cause: str) -> SettingsError:
-    return SettingsError(f"{problem}, as this batch is read and transformed", cause=cause, fix=_FIX)
+    return SettingsError(
+        f"{problem}, because of how this batch is read and transformed", cause=cause, fix=_FIX
+    )

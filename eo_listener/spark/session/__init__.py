@@ -3,8 +3,8 @@
 spark-submit, which pyspark runs to start the JVM, takes for each setting the first of: its own
 option in `PYSPARK_SUBMIT_ARGS` (`--jars`), a `--conf` there (the last one), the builder,
 `--properties-file` or `spark-defaults.conf`. `configure` merges its additions with the value that
-would win, and writes to the place that wins. Call it last: a later
-`.config("spark.jars.packages", ...)` replaces what it added.
+would win, and writes to the place that wins. Call `configure` last: a later
+`.config("spark.jars.packages", ...)` replaces its additions.
 
 - Jars go to `PYSPARK_SUBMIT_ARGS`, never to the builder's `spark.jars`. pyspark sets the builder's
   options again, on the SparkContext, and overwrites what spark-submit made of them. With

@@ -49,10 +49,14 @@ def configure(
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
     Call it last, just before `getOrCreate`, in a program that python starts. It registers no
-    listener. `connector=False` and `shim=False` leave these parts out; `delta=True` adds the Delta
-    Lake that fits this Spark, with its extension and catalog; `iceberg=True` adds the Iceberg
-    runtime that fits this Spark and its Scala, with its extension, but no catalog: configure your
-    own. Existing parts, and settings that the user made in any of Spark's ways, stay; a second call
+    listener.
+
+    - `connector=False` leaves out the connector, `shim=False` the shim.
+    - `delta=True` adds the Delta Lake that fits this Spark, with its extension and catalog.
+    - `iceberg=True` adds the Iceberg runtime that fits this Spark and its Scala, with its
+      extension. It adds no catalog: configure your own.
+
+    Existing parts, and settings that the user made in any of Spark's ways, stay; a second call
     changes nothing.
 
     Jars, also those of the builder, go into the environment variable PYSPARK_SUBMIT_ARGS.
@@ -239,7 +243,7 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
 
 
 def _compare(spark: Installation) -> None:
-    """Log a warning if pyspark will start a Spark that is not the one it is made for."""
+    """Log a warning if pyspark will start a Spark of a version for which it is not made."""
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(

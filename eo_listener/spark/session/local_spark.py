@@ -55,9 +55,9 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 class LocalSpark:
     """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
 
-    It adds missing parts as `configure` does, and starts no query. `settings` take precedence over
-    the settings of this class, and these over spark-defaults.conf. It calls `announce` before it
-    starts Spark, which takes long.
+    It adds missing jars and settings as `configure` does, and starts no query. `settings` take
+    precedence over the settings of this class, and these over spark-defaults.conf. It calls
+    `announce` before it starts Spark, because the start takes a long time.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 def _own_output() -> Iterator[None]:
     """Give a JVM that starts in this block standard error for both of its outputs.
 
-    The output of its loggers is not part of a command's output; and a program that reads that to
-    its end would wait for the JVM too.
+    The output of the JVM's loggers is not part of a command's output. And a program that reads the
+    command's output to its end would wait for the JVM too.
     """
     sys.stdout.flush()
     output = os.dup(1)
@@ -159,8 +159,8 @@ def _own_output() -> Iterator[None]:
 def _own_ctrl_c() -> Iterator[None]:
     """Keep the handler of Ctrl-C. Raises KeyboardInterrupt for any error after a Ctrl-C.
 
-    pyspark's own handler calls a Spark that is answering, which fails, or that may be closed by
-    then. A JVM that has not started yet, which may download for minutes, is killed.
+    pyspark's own handler calls Spark, which fails if Spark is answering a call, and Spark may be
+    closed by then. A JVM that has not started yet, which may download for minutes, is killed.
     """
     handler = signal.getsignal(signal.SIGINT)
     with _signals() as arrived:
@@ -182,7 +182,7 @@ def _own_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bytes]]:
-    """Yield a function that returns the signals that came, whatever their handlers did."""
+    """Yield a function that returns the signals that have arrived, whatever their handlers did."""
     read, written = socket.socketpair()
     with read, written:
         for end in (read, written):
