@@ -60,6 +60,17 @@ Facts that count, and facts that do not:
   Connect the run is unknown. There Spark starts a process for the function at each start of a
   query, so process and query id stand for a run, for all its `exactly_once` (`plan_reader`).
 
+Rows that are computed once (`data_frames`):
+
+- If a shuffle precedes the rows, a lost executor makes Spark compute a part of them a second time,
+  and rows of the two computations need not fit together (`spark/jvm/stage_attempts`). With several
+  sinks, a frame may read a table that an earlier sink has just written: `persist()` is no copy, as
+  Spark drops the cached rows of a plan that reads the table. So in both cases the rows are computed
+  by `localCheckpoint` before the first sink writes.
+- A stage that ran twice shows in Spark's status store. A new try of ours plans the transform again,
+  with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so that
+  only a restart helps.
+
 After a failure (`SinkWriter`):
 
 - After a conflict, the whole entry is tried again.
@@ -86,6 +97,8 @@ Cost:
 - A plan takes 7 ms for 1 or 100 partitions, and 39 ms for 1,000, nearly all of it Kafka's answers.
 - The task ranges (only with `atomicity="partition"`) take 6 round trips per task: 0.1 s for 100
   tasks, 1.4 s for 1,000.
+- Rows after a shuffle cost one job more and a look at the store: about 27 ms for a batch of a few
+  rows, measured in one process. Looking for a shuffle in the plan takes 1 to 4 ms for every batch.
 - The judgement takes about 2 us per partition on a slow machine, half of it for creating the
   `Move`s: 2 ms for 1,000, 29 ms for 10,000 (`python -m benchmarks.guard`). Judging all partitions
   at once by comprehensions, or bypassing the constructor, was a fifth faster at most, so the code
