@@ -63,10 +63,10 @@ Facts that count, and facts that do not:
 Rows that are computed once (`data_frames`):
 
 - If a shuffle precedes the rows, a lost executor makes Spark compute a part of them a second time,
-  and rows of the two computations need not fit together (`spark/jvm/stage_attempts.py`). With several
-  sinks, a frame may read a table that an earlier sink has just written: `persist()` is no copy, as
-  Spark drops the cached rows of a plan that reads the table. So in both cases the rows are computed
-  by `localCheckpoint` before the first sink writes.
+  and rows of the two computations need not fit together (`spark/jvm/stage_attempts.py`). With
+  several sinks, a frame may read a table that an earlier sink has just written: `persist()` is no
+  copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows are
+  computed by `localCheckpoint` before the first sink writes.
 - A stage that ran twice shows in Spark's status store. A new try of ours plans the transform again,
   with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so that
   only a restart helps.
