@@ -330,6 +330,9 @@ class RetriableSinkError(SinkError):
     If the query failed, restart it as soon as the store answers.
     """
 
+    #: True if kept rows of the batch are lost, so that they must be computed again.
+    lost_rows = False
+
 
 class SinkLockedError(SinkError):
     """A lock in the store was held for longer than the time-out; the text names its holder.

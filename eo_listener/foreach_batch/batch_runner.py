@@ -49,13 +49,13 @@ class Frames(Protocol):
     def is_frame(self, output: object) -> bool:
         """Return True for a DataFrame of Spark."""
 
-    def has_shuffle(self, frame: Any, source: Any) -> bool:
-        """Return True if a shuffle precedes the rows of `frame`, which is made of `source`."""
+    def has_shuffle(self, frame: Any) -> bool:
+        """Return True if a shuffle precedes the rows of `frame`."""
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         """Cache the rows of `frame` while several frames made of it are computed."""
 
-    def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
+    def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> AbstractContextManager[Any]:
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
@@ -357,13 +357,13 @@ class BatchRunner:
         self._check_outputs(outputs if several else [outputs], several=several)
         outputs = list(outputs) if several else [outputs] * len(self._sinks)
         needed = {id(outputs[task.index]): outputs[task.index] for task in due}
-        if len(due) == 1 and not self._frames.has_shuffle(outputs[due[0].index], frame):
+        if len(due) == 1 and not self._frames.has_shuffle(outputs[due[0].index]):
             yield outputs, None
             return
         with ExitStack() as computed, ExitStack() as inputs:
 
             def compute(output: Any) -> Any:
-                return computed.enter_context(self._frames.computed(output, frame, plan.run_id))
+                return computed.enter_context(self._frames.computed(output, frame, plan))
 
             def renew() -> Any:
                 computed.close()

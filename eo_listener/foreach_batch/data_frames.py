@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
 from eo_listener.errors import SinkError
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.spark.computed_rows import cached_rows, computed_rows
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.stage_attempts import (
@@ -15,12 +15,11 @@ from eo_listener.spark.jvm.stage_attempts import (
     OFTEN,
     REPEATED,
     RunStages,
+    has_shuffle,
     tagged_jobs,
 )
 
 _TRIES: Final = 3
-_EXCHANGE: Final = re.compile(r"(?<!Broadcast)Exchange\b")  # in the text of a physical plan
-_SHUFFLED: Final = re.compile(r"\+-\(\d+\)")  # in the lineage of an RDD, as Spark draws it
 
 
 class DataFrames:
@@ -36,44 +35,44 @@ class DataFrames:
             for kind in type(output).__mro__
         )
 
-    def has_shuffle(self, frame: Any, source: Any) -> bool:
-        """Return True if a shuffle precedes the rows of `frame`, which is made of `source`.
+    def has_shuffle(self, frame: Any) -> bool:
+        """Return True if a shuffle precedes the rows of `frame`; False under Spark Connect.
 
-        `source` is the DataFrame of the batch. False under Spark Connect, where that is not known.
-        Raises JvmError.
+        There it is not known. Raises JvmError.
         """
         if not _is_classic(frame):
             return False
         with asking("read the plan of a batch"):
-            plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001  # pyspark does not show it
-            return _EXCHANGE.search(plan.toString()) is not None or _is_shuffled(source)
+            return has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         """Cache the rows of `frame` while several frames made of it are computed."""
         return cached_rows(frame)
 
     @contextmanager
-    def computed(self, frame: Any, source: Any, run_id: str) -> Iterator[Any]:
+    def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> Iterator[Any]:
         """Compute the rows of `frame` once, and yield the frame to use.
 
-        `source` is the DataFrame of the batch, of which `frame` is made. Raises SinkError if Spark
-        has computed a part of them twice; JvmError.
+        `source` is the DataFrame of the batch, from which `frame` is made. Raises SinkError if
+        Spark has computed a part of the rows twice; JvmError.
         """
         if not _is_classic(frame):
             with computed_rows(frame) as rows:
                 yield rows
             return
-        session = frame.sparkSession
+        session, batch = frame.sparkSession, (plan.run_id, plan.batch_id)
         for _ in range(_TRIES):
             with ExitStack() as stack:
                 with tagged_jobs(session) as tag:
                     rows = stack.enter_context(computed_rows(frame))
-                if not self._stages.have_repeated(session, run_id, tag):
-                    yield rows
+                if not self._stages.have_repeated(session, batch, tag):
+                    try:
+                        yield rows
+                    finally:
+                        self._stages.skip_jobs(session)
                     return
-            with asking("read the plan of a batch"):
-                if _is_shuffled(source):  # each try of ours would read what is left of its files
-                    break
+            if self.has_shuffle(source):  # each try of ours would read what is left of its files
+                break
         raise SinkError(
             REPEATED,
             cause=LOST_SHUFFLE,
@@ -87,8 +86,3 @@ class DataFrames:
 
 def _is_classic(frame: Any) -> bool:
     return getattr(frame, "_jdf", None) is not None
-
-
-def _is_shuffled(source: Any) -> bool:
-    lineage = source._jdf.queryExecution().toRdd().toDebugString()  # noqa: SLF001  # as above
-    return _SHUFFLED.search(lineage) is not None

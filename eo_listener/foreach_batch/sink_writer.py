@@ -129,10 +129,10 @@ class SinkWriter:
                 remaining = self._found_out(sink, entry, unknown)
                 if remaining.moves:
                     self._pause(pauses, unknown, again)
-                    frame = frame if renew is None else renew()
             except (RetriableSinkError, SinkLockedError) as error:
                 self._pause(pauses, error, again)
-                frame = frame if renew is None else renew()
+                if renew is not None and isinstance(error, RetriableSinkError) and error.lost_rows:
+                    frame = renew()
                 if sink.per_partition:  # some of its transactions may have been committed
                     remaining = self._found_out(sink, entry, error)
         return Written(applied=None, attempts=attempts)

@@ -42,8 +42,6 @@ LOST: Final = "Checkpoint block"
 """Spark's name, in an error, for a lost part of rows whose lineage was cut."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
-_CODE: Final = re.compile("UDF|Python|Pandas|Arrow|MapElements|MapPartitions|FlatMap")
-"""The user's functions, as a physical plan shows them: Spark does not know if they are random."""
 _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
@@ -108,8 +106,7 @@ def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
         return nullcontext()
     from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # loading this module must not need Spark
 
-    text = frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001  # pyspark does not show it
-    return refuse_repeated_stages(frame.sparkSession) if _CODE.search(text) else nullcontext()
+    return refuse_repeated_stages(frame.sparkSession)
 
 
 def _partitions(frame: Any) -> int:
@@ -194,12 +191,14 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
 
 def rows_lost(problem: str) -> RetriableSinkError:
     """Return the error for lost rows, which the next attempt of their batch computes again."""
-    return RetriableSinkError(
+    error = RetriableSinkError(
         problem,
         cause="an executor has ended",
         fix="Nothing to do: the batch is retried. If this recurs, find out why executors end "
         "(memory, preemption)",
     )
+    error.lost_rows = True
+    return error
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:

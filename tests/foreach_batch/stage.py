@@ -54,7 +54,7 @@ class ListFrames(Frames):
         """Whether it is a Frame."""
         return isinstance(made, Frame)
 
-    def has_shuffle(self, frame: Frame, source: Frame) -> bool:
+    def has_shuffle(self, frame: Frame) -> bool:
         """As the test has it."""
         return self.shuffled
 
@@ -66,7 +66,7 @@ class ListFrames(Frames):
         self.log.append("release")
 
     @contextmanager
-    def computed(self, frame: Frame, source: Frame, run_id: str) -> Iterator[Frame]:
+    def computed(self, frame: Frame, source: Frame, plan: Any) -> Iterator[Frame]:
         """Compute it, as a frame of its own."""
         self.log.append("compute")
         computed = Frame(frame.collect(), computed=1, held=True)

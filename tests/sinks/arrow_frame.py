@@ -85,14 +85,14 @@ class ArrowFrames(Frames):
     def is_frame(self, made: Any) -> bool:
         return isinstance(made, ArrowFrame)
 
-    def has_shuffle(self, frame: ArrowFrame, source: ArrowFrame) -> bool:
+    def has_shuffle(self, frame: ArrowFrame) -> bool:
         return False
 
     def cached(self, frame: ArrowFrame) -> AbstractContextManager[None]:
         return nullcontext()
 
     def computed(
-        self, frame: ArrowFrame, source: ArrowFrame, run_id: str
+        self, frame: ArrowFrame, source: ArrowFrame, plan: Any
     ) -> AbstractContextManager[ArrowFrame]:
         return nullcontext(frame)
 

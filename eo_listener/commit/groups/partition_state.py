@@ -148,6 +148,8 @@ class PartitionState:
         With `rivals`, another live run may have committed the higher offset: then only a rewind of
         the same query is allowed.
         """
+        if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
+            self.ended_run = None  # its query runs again, or the run was taken for ended too early
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
@@ -187,12 +189,12 @@ class PartitionState:
     def end_run(self, run_id: str) -> None:
         """Record that a run has ended: it feeds the group no longer.
 
-        A position that waits is still sent, but gives way to any offer of another query. A refused
-        position is given up, and nothing is sent over a commit that another program makes later.
+        A position that waits is still sent, but gives way to any offer of another query. A position
+        below the group is given up, and nothing is sent over a later commit of another program.
         """
         if any(run_of(position) == run_id for position in (self.wanted, self.confirmed)):
             self.ended_run = run_id
-        if run_of(self.refused) == run_id:
+        if self.obstacle is not None and run_of(self.refused) == run_id:
             self.refused = self.obstacle = None
 
     def _has_ended(self, position: Position | None) -> bool:
@@ -370,7 +372,7 @@ class PartitionState:
         if self.refused is None:
             yield refusal
         self.pending = self.repeat = None
-        if not self._has_ended(wanted):
+        if obstacle is None or self.withheld or not self._has_ended(wanted):
             self.refused, self.obstacle = wanted, obstacle
 
 

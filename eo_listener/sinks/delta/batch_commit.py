@@ -106,7 +106,8 @@ class BatchCommit:
                 columns,
             )
         except SettingsError:
-            raise
+            if self._connection.log(self._session) is None:
+                raise
         except Exception as error:  # noqa: BLE001  # Delta's: another driver may have created it
             if self._connection.log(self._session) is None:
                 raise explained(error, self._label) from without_secrets(error)

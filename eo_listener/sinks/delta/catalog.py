@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
@@ -29,6 +30,7 @@ _NUMBERS: Final = (
     "spark.databricks.delta.write.txnVersion",
 )
 _AS_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's CharVarcharUtils
+_EMPTY: Final = re.compile(r"part-00000-.*\.parquet")
 _OF_S3: Final = ("s3", "s3a", "s3n")
 
 
@@ -58,7 +60,7 @@ def create(
         )
     empty, partitions = _empty(frame, columns), target.partition_by
     if location is not None:
-        if files := other_files(frame.sparkSession, location):
+        if files := _foreign_files(frame.sparkSession, location):
             raise SettingsError(
                 f"{target.label} cannot be created: its folder has other files ({few(files)})",
                 fix="Name an empty folder; or create the table, for example from Parquet files: "
@@ -72,6 +74,19 @@ def create(
     if partitions:
         table = table.partitionedBy(*(F.col(quoted(name)) for name in partitions))
     table.create()
+
+
+def _foreign_files(session: SparkSession, location: str) -> list[str]:
+    """Return the files in a folder without a table, except those that a killed driver leaves.
+
+    Delta creates a table without rows with one empty Parquet file, before the commit.
+    """
+    files = other_files(session, location)
+    if all(_EMPTY.fullmatch(name) for name in files):
+        paths = [f"{location}/{name}" for name in files]
+        if not paths or not session.read.parquet(*paths).limit(1).count():
+            return []
+    return files
 
 
 def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None:

@@ -126,7 +126,7 @@ def other_files(session: SparkSession, location: str) -> list[str]:
         if not files.exists(folder):
             return []
         names = [str(status.getPath().getName()) for status in files.listStatus(folder)]
-        return [name for name in names if name != _LOG]
+        return [name for name in names if not name.startswith((_LOG, "."))]
 
 
 def location_of(session: SparkSession, name: str) -> str | None:

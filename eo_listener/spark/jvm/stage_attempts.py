@@ -8,6 +8,7 @@ missing, and others doubled.
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from eo_listener.errors import RetriableSinkError, SinkError
-from eo_listener.spark.jvm.calls import asking
+from eo_listener.errors import RetriableSinkError
+from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.running_query import elements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +33,29 @@ _TIMEOUT: Final = 30.0  # seconds until the store has the end of a job; it is to
 _PAUSE: Final = 0.01
 _TASK: Final = "read the stages of a batch"
 _END: Final = "-end"
+_STEP: Final = re.compile(r"[\s:+-]*(?:\*?\(\d+\) )?(\w+)")
+"""The step of a line of a physical plan, as Spark draws it."""
+_SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
+"""A shuffle in the lineage of an RDD, as Spark draws it."""
+
+
+def has_shuffle(frame: Any) -> bool:
+    """Return True if a shuffle precedes the rows of the DataFrame `frame`. Raises what py4j raises.
+
+    A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
+    """
+    execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
+    broadcast: int | None = None  # the place of the last broadcast's name in its line
+    for line in str(execution.executedPlan().toString()).splitlines():
+        step = _STEP.match(line)
+        if step is None or (broadcast is not None and step.start(1) > broadcast):
+            continue
+        broadcast = step.start(1) if step[1] == "BroadcastExchange" else None
+        if broadcast is None and step[1].endswith("Exchange"):
+            return True
+    leaves = elements(execution.sparkPlan().collectLeaves())
+    lineages = (call(call(leaf, "rdd"), "toDebugString") for leaf in leaves)
+    return any(_SHUFFLED.search(str(lineage)) for lineage in lineages)
 
 
 @contextmanager
@@ -38,19 +63,19 @@ def tagged_jobs(session: SparkSession) -> Iterator[str]:
     """Tag the jobs of the block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
+        _run_empty_job(session)  # the oldest: if the store has it, it has all of them
         yield tag
-    # A job without tasks. When the store has its end, it has all that happened before.
-    with _tagged(session, tag + _END), asking("run a job"):
-        session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs in Python
+    with _tagged(session, tag + _END):
+        _run_empty_job(session)  # if the store has its end, it has all that happened before
 
 
 def has_repeated(session: SparkSession, tag: str) -> bool:
     """Return True if jobs with `tag` have run a map stage more than once, as a whole or in part.
 
-    Raises JvmError, and SinkError if Spark does not report how the jobs ended.
+    Raises JvmError, and RetriableSinkError if Spark does not report all jobs.
     """
     with asking(_TASK):
-        return _has_repeated(_context(session).statusStore(), _ended_jobs(session, tag))
+        return _has_repeated(_context(session).statusStore(), _ended_jobs(session, tag), set())
 
 
 @contextmanager
@@ -59,31 +84,43 @@ def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
     with tagged_jobs(session) as tag:
         yield
     if has_repeated(session, tag):
-        raise RetriableSinkError(
+        error = RetriableSinkError(
             REPEATED,
             cause=LOST_SHUFFLE,
             fix=f"Nothing to do: the batch is retried. {OFTEN}",
         )
+        error.lost_rows = True
+        raise error
 
 
 class RunStages:
-    """The stages that the jobs of a run have run. Only the query's thread may use it."""
+    """The stages of one batch after another, of one query. For the query's thread."""
 
     def __init__(self) -> None:
-        self._compared: dict[str, int] = {}  # by run: the newest job whose stages were compared
+        self._batch: tuple[str, int] | None = None
+        self._since = 0  # the first job that may belong to the batch
+        self._written: set[str] = set()  # the RDDs whose map stage has run in this batch
 
-    def have_repeated(self, session: SparkSession, run_id: str, tag: str) -> bool:
-        """Return True if a map stage of a batch has run more than once, as `has_repeated` does.
+    def have_repeated(self, session: SparkSession, batch: tuple[str, int], tag: str) -> bool:
+        """Return True if a map stage of `batch` has run more than once, as `has_repeated` does.
 
-        The batch is all jobs of the run since the last call, and the jobs with `tag`.
+        `batch` is the run's id and the batch's number. Its jobs are those of the run since the last
+        `skip_jobs`, and the jobs with `tag`. All calls for one batch count together.
         """
+        if batch != self._batch:
+            self._batch, self._written = batch, set()
         context = _context(session)
         with asking(_TASK):
-            tagged, since = _ended_jobs(session, tag), self._compared.get(run_id, -1)
-            of_run = _numbers(session, context.statusTracker().getJobIdsForGroup(run_id))
-            jobs = tagged | {job for job in of_run if job > since}
-            self._compared = {run_id: max(jobs, default=since)}
-            return _has_repeated(context.statusStore(), jobs)
+            jobs = _ended_jobs(session, tag)
+            of_run = _numbers(session, context.statusTracker().getJobIdsForGroup(batch[0]))
+            jobs |= {job for job in of_run if job >= self._since}
+            self._since = max(jobs) + 1
+            return _has_repeated(context.statusStore(), jobs, self._written)
+
+    def skip_jobs(self, session: SparkSession) -> None:
+        """Leave out the jobs until now: a sink has run them, over rows that were computed."""
+        with asking(_TASK):
+            self._since = int(_context(session).dagScheduler().numTotalJobs())
 
 
 @contextmanager
@@ -97,6 +134,12 @@ def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
             _context(session).removeJobTag(tag)
 
 
+def _run_empty_job(session: SparkSession) -> None:
+    """Run a job without tasks, of which the store is told as of any other."""
+    with asking("run a job"):
+        session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs in Python
+
+
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
     """Return the jobs with `tag`, once the store has the end of each, and so all their stages."""
     context = _context(session)
@@ -105,41 +148,69 @@ def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
     while True:
         last = _numbers(session, tracker.getJobIdsForTag(tag + _END))
         if last and store.job(last[0]).status().name() != "RUNNING":
-            return set(_numbers(session, tracker.getJobIdsForTag(tag)))
+            jobs = set(_numbers(session, tracker.getJobIdsForTag(tag)))
+            if jobs and int(store.job(min(jobs)).numTasks()) == 0:
+                return jobs
+            raise _unknown("it keeps fewer jobs than the batch has (spark.ui.retainedJobs)")
         if time.monotonic() > deadline:
-            raise SinkError(
-                "Spark does not report how the jobs of the batch ended",
-                cause="its queue of events is full or slow "
-                "(spark.scheduler.listenerbus.eventqueue.appStatus.capacity)",
-                fix="Restart the query: it computes the batch again",
+            raise _unknown(
+                "its queue of events is full or slow "
+                "(spark.scheduler.listenerbus.eventqueue.appStatus.capacity)"
             )
         time.sleep(_PAUSE)
 
 
-def _has_repeated(store: Any, jobs: set[int]) -> bool:
-    texts = [str(store.job(job).stageIds().mkString(" ")) for job in jobs]
-    written: set[str] = set()
-    for number in {int(number) for text in texts for number in text.split()}:
-        try:
-            stage = store.lastStageAttempt(number)
-        except Py4JJavaError as error:
-            raise SinkError(
-                f"Spark no longer has stage {number} of the batch",
-                cause="it keeps fewer stages than the batch has, so a stage that ran twice "
-                "would not be seen",
-                fix="Raise spark.ui.retainedStages (1000 by default)",
-            ) from error
-        if stage.status().name() == "SKIPPED":  # its shuffle files are complete
-            continue
-        if stage.attemptId() > 0:
-            return True
-        if stage.shuffleWriteRecords() > 0:
-            # A later job runs a stage of its own for the lost files of an earlier job's shuffle.
-            rdds = str(stage.rddIds().mkString(","))
-            if rdds in written:
+def _has_repeated(store: Any, jobs: set[int], written: set[str]) -> bool:
+    """Return True if a map stage of `jobs` ran twice; add to `written` the RDDs of those that ran.
+
+    Spark removes skipped stages from the store first, so the missing stages were skipped if a
+    skipped stage is left, or if the jobs have skipped so many.
+    """
+    skipped, missing = 0, set[str]()
+    has_skipped = False
+    for number in jobs:
+        job = store.job(number)
+        skipped += int(job.numSkippedStages())
+        for text in str(job.stageIds().mkString(" ")).split():
+            stage = _stage(store, int(text))
+            if stage is None:
+                missing.add(text)
+            elif stage.status().name() == "SKIPPED":  # its shuffle files are complete
+                has_skipped = True
+            elif stage.attemptId() > 0:
                 return True
-            written.add(rdds)
+            elif stage.shuffleWriteRecords() > 0:
+                # A later job runs a stage of its own for the lost files of an earlier shuffle.
+                rdds = f"{text} {stage.rddIds().mkString(',')}"
+                if _has_other(written, rdds):
+                    return True
+                written.add(rdds)
+    if len(missing) > skipped and not has_skipped:
+        raise _unknown("it keeps fewer stages than it runs (spark.ui.retainedStages)")
     return False
+
+
+def _has_other(written: set[str], rdds: str) -> bool:
+    """Return True if another stage has written the shuffle of the same RDDs."""
+    stage, _, ids = rdds.partition(" ")
+    return any(known.endswith(f" {ids}") and not known.startswith(f"{stage} ") for known in written)
+
+
+def _stage(store: Any, number: int) -> Any:
+    try:
+        return store.lastStageAttempt(number)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "NoSuchElementException":
+            return None
+        raise
+
+
+def _unknown(cause: str) -> RetriableSinkError:
+    return RetriableSinkError(
+        "Spark does not report if it has computed a part of the batch twice",
+        cause=cause,
+        fix="Raise that setting",
+    )
 
 
 def _numbers(session: SparkSession, jobs: Any) -> list[int]:

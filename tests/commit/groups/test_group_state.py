@@ -809,3 +809,26 @@ def test_the_first_commit_of_an_ended_run_is_not_repeated_over_another(
         group_state.confirm(group_state.send(60.0), 60.0)
         assert group_state.kafka.held[P0] == by(100)
     assert group_state.next_try() is None
+
+
+def test_a_query_that_runs_again_is_live() -> None:
+    """What its run before has confirmed is its own: an offset that vanished is sent again."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.end_run("r1")
+    group_state.offer({P0: by(100, run="r2")})
+    del group_state.kafka.held[P0]
+    group_state.compare(60.0)
+    assert group_state.of(GroupOffsetsMissing)
+    assert group_state.send(60.0).positions[P0].offset == 100
+
+
+def test_an_ended_run_is_still_checked_against_a_log_that_ends_too_early() -> None:
+    """A new leader may show an old end for a moment."""
+    group_state = GroupWithKafka(Kafka(end=50))
+    group_state.offer({P0: by(100)})
+    group_state.compare(0.0)
+    group_state.end_run("r1")
+    group_state.kafka.ends[P0] = 100
+    group_state.compare(60.0)
+    assert group_state.send(60.0).positions == {P0: by(100)}

@@ -124,9 +124,9 @@ def _failure(self: SinkWriter, sink: Any, entry: Entry, unknown: Any) -> Entry:
     return _refreshed(sink, entry)
 
 
-def _reread(self: SinkWriter, sink: Any, frame: Any, entry: Entry, plan: Any) -> Written:
+def _reread(self: SinkWriter, sink: Any, frame: Any, entry: Entry, *more: Any) -> Written:
     """The heads are read once more before the write, and what stands there counts as found."""
-    return _write(self, sink, frame, _refreshed(sink, entry), plan)
+    return _write(self, sink, frame, _refreshed(sink, entry), *more)
 
 
 def _refreshed(sink: Any, entry: Entry) -> Entry:

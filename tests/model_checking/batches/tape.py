@@ -126,10 +126,10 @@ class Tape(Frames):
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def has_shuffle(self, frame: Any, source: Any) -> bool:
+    def has_shuffle(self, frame: Any) -> bool:
         return False
 
-    def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
+    def computed(self, frame: Any, source: Any, plan: Any) -> AbstractContextManager[Any]:
         return nullcontext(frame)
 
     def discard(self, frame: Any) -> None:

@@ -312,6 +312,11 @@ def test_a_driver_that_was_killed_while_it_created_the_table(table: Table) -> No
     with pytest.raises(SettingsError, match=r"part-0\.parquet"):
         table.batch(table.sink(), {})
     foreign.unlink()
+    empty = table.rows("1 id").where("false").coalesce(1)
+    empty.write.parquet(str(log / "empty"))
+    for file in (log / "empty").glob("part-*.parquet"):
+        file.rename(log.with_name(file.name))
+    shutil.rmtree(log / "empty")
     (log / f".{0:020d}.json.1f0b.tmp").write_text("{")
     table.batch(table.sink(), {})
     assert len(table.read("word")) == 1
