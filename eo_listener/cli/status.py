@@ -87,7 +87,7 @@ def _watch(
     every: float,
     as_json: bool,
 ) -> None:
-    """Read and print repeatedly; if Kafka cannot be reached, report it each time, and try again."""
+    """Read and print the groups repeatedly; if Kafka is unreachable, report it and try again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
