@@ -1,7 +1,8 @@
 """The command `eo-listener`.
 
 Each subcommand has its own module. This module assembles the subcommands, and prints each error as
-one line."""
+one line.
+"""
 
 from __future__ import annotations
 

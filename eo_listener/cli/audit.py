@@ -330,7 +330,7 @@ def _prove_rows(
 
 
 class _Counted:
-    """Yields a table's rows to the gap proof and counts them; leaves out rows with a missing value."""
+    """Yields a table's rows to the gap proof and counts them; skips rows that lack a value."""
 
     def __init__(self, rows: Iterator[tuple[str, int, int]]) -> None:
         self._rows = rows

@@ -296,7 +296,7 @@ def seed(
     missing: Missing = "earliest",
     change: ChangeOptions,
 ) -> None:
-    """Give a group offsets if it holds none, and move it forward if it is behind them.
+    """Give a group offsets if it holds none, and move it forward if it is behind.
 
     Never moves it back; `group rewind` does. Refuses while the group has members, or if its offsets
     move within --watch seconds.
