@@ -544,8 +544,9 @@ def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> b
 
 
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
-    """Return True if `head`, which the same query id has moved, shows a part of the range as
-    applied.
+    """Return True if `head` shows that part of the range was applied.
+
+    The plan's query id must have moved `head`.
     """
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 

@@ -1,4 +1,4 @@
-"""Handles the DataFrames of a batch, and makes Spark compute each row only once."""
+"""Handles the DataFrames of a batch, so that Spark computes their rows once."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class ProcessWrites:
             return True
 
     def begin_write(self, plan: PlannedBatch, target: WriteTarget, writer: object) -> bool:
-        """Claim a batch for `writer`, which is about to write it; return True if it had no claim."""
+        """Claim a batch that `writer` is about to write; return True if it had no claim."""
         with self._changed:
             writers = self._writers(plan)
             is_new = target not in writers

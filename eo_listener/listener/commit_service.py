@@ -110,7 +110,7 @@ class CommitService:
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:
