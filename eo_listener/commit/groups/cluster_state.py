@@ -167,6 +167,6 @@ class ClusterState:
         return {} if state is None else state.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
-        """Give up the pending offsets of all groups; return an event for each group that had some."""
+        """Give up all pending offsets; return an event for each group that had some."""
         abandoned = (state.abandon() for state in self._groups.values())
         return tuple(event for event in abandoned if event is not None)

@@ -139,9 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position that may be sent now if the snapshot is fresh, or None if there is
-        none.
-        """
+        """Return the position that may be sent now, given a fresh snapshot; None if there is none."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -206,7 +204,7 @@ class PartitionState:
         return self.ended_run is not None and run_of(position) == self.ended_run
 
     def withhold(self, metadata: str) -> None:
-        """Withhold newer positions, and leave the guard's mark; earlier positions are still sent."""
+        """Withhold newer positions, and leave the guard's mark; still send earlier positions."""
         if self.withheld:
             return
         self.withheld = True
@@ -245,9 +243,7 @@ class PartitionState:
         return self.wanted is not None or self.mark is not None
 
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
-        """Compare the partition's state with the group's position and the log's end; yield
-        findings.
-        """
+        """Compare this state with the group's position and the log's end; yield the findings."""
         waiting = self.wanted
         requested, self.offset_at_request = self.offset_at_request, None
         if self._is_moved_by_sink(committed):
@@ -361,7 +357,7 @@ class PartitionState:
             yield Refusal.WITHHELD_BEFORE
 
     def _goes_beyond(self, committed: Position | None) -> bool:
-        """Return True if a waiting position is newer than the group's, which has the guard's mark."""
+        """Return True if a waiting position is newer than the group's position with the mark."""
         wanted = self.wanted
         if wanted is None or committed is None:
             return False

@@ -221,7 +221,7 @@ class QueryRun:
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Plan the next check before a check begins, so that a failed one is not repeated at once."""
+        """Plan the next check before a check, so that a failed check is not repeated at once."""
         self.due = now + _SILENCE
         self._end_silence(now)
 

@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Record a run's offsets; return the offsets to commit, and PartitionsShared if it is new."""
+        """Record a run's offsets; return the offsets to commit, and any new PartitionsShared."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)

@@ -154,7 +154,7 @@ class QueryTracker:
         return not self._faulty
 
     def due(self) -> float | None:
-        """Return the time of the next check of any query (monotonic clock), or None if none is due."""
+        """Return the time of the next check of any query (monotonic clock), or None if none."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:
