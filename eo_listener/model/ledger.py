@@ -128,7 +128,7 @@ class Move(NamedTuple):
     expected: Head | None
     """The head that the ledger must have before this move, or None if it must have none yet."""
     gap: OffsetRange | None = None
-    """Offsets skipped or lost before `range` or at its beginning; the user has accepted this gap."""
+    """Offsets skipped or lost before `range` or at its beginning, as accepted by the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

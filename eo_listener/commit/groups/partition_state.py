@@ -139,7 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position that may be sent now, given a fresh snapshot; None if there is none."""
+        """Return the position to send now if the snapshot is fresh, or None if none may be sent."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
