@@ -37,7 +37,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """Kafka did not confirm a commit, or a part of it; eo_listener keeps the offsets, and retries."""
+    """Kafka did not confirm a commit, or a part of it; the offsets are kept and committed again."""
 
     cluster: str
     group: str
@@ -338,8 +338,8 @@ class BatchApplied(Event):
     gaps: Mapping[TopicPartition, OffsetRange]
     """Lost offsets that `on_gap="accept"` accepted."""
     skipped: Mapping[TopicPartition, OffsetRange]
-    """The offsets before the start of a ledger that began in mid-stream because of
-    `on_first="accept"`; they may be lost or not.
+    """The offsets, lost or not, before the start of a ledger that began in mid-stream because of
+    `on_first="accept"`.
     """
     attempts: int
     """The number of attempts to write the batch."""
@@ -393,8 +393,10 @@ class BatchFailed(Event):
     error: str
     """The class of the error."""
     problem: str
-    """The error's text; a fixed text for errors of the user's code or a library: they may hold
-    data.
+    """The error's text.
+
+    For an error of the user's code or a library, this is a fixed text, because such an error's text
+    may hold data.
     """
     cause: str | None
     fix: str | None

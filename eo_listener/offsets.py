@@ -66,9 +66,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return len(self._map)
 
     def items(self) -> ItemsView[TopicPartition, int]:
-        """Return the pairs of partition and offset; faster than Mapping's own view, without
-        look-ups.
-        """
+        """Return the pairs of partition and offset; the inherited view would look up each offset."""
         return self._map.items()
 
     def __hash__(self) -> int:

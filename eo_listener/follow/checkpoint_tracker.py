@@ -50,9 +50,7 @@ def plan(
     batch: int,
     sources: Mapping[str, Offsets],
 ) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
-    """Return the commits for one batch's end offsets, and the topics that `target` has no group
-    for.
-    """
+    """Return the commits of one batch's offsets, and the topics for which `target` has no group."""
     metadata = CommitMetadata.for_batch(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()

@@ -89,8 +89,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """The plan of commits to a cluster: how they are made, and by which client (`principal` in
-    ACLs).
+    """The plan of commits to a cluster: how, and by which client (the `principal` of ACLs).
 
     `running` is True if a committer of eo_listener already works on the cluster, so that its own
     traces there are not findings.

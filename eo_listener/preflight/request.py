@@ -55,7 +55,7 @@ class Cluster(Protocol):
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the client may use the id; fences no producer, provided that `may_try` is True."""
+        """Test if the client may use the id; fences no producer if `may_try` has returned True."""
         ...
 
 

@@ -96,8 +96,7 @@ def judge_ledger(
     sink: SinkPlan,
     plan: CheckPlan,
 ) -> Findings:
-    """Yield the findings about the ledger's topic; `creation` is the outcome of trying to create
-    it.
+    """Yield the findings about the ledger's topic; `creation` is the outcome of a trial creation.
 
     `creation` is None if the topic exists, or if the sink does not create its ledger's topic.
     """

@@ -87,9 +87,7 @@ class SinkConformance:
             sink.close()
 
     def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
-        """Apply `entry` with `rows`, or if they are not given, with a row for each offset of
-        `entry`.
-        """
+        """Apply `entry` with `rows`; without them, with a row for each offset of `entry`."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
         return sink.apply(frame, entry, plan_of(entry))
 
