@@ -35,7 +35,7 @@ def commits_at_once(fix: str) -> bool:
 class Advice:
     """Writes an audit's advice, with commands for `cluster` and for `checkpoint`.
 
-    The commands have no secret of the checkpoint.
+    The commands contain no secrets of the checkpoint.
 
     `schema` is the requested schema of ledgers in PostgreSQL.
     """

@@ -151,7 +151,10 @@ class _LedgerCheck:
 
     @property
     def _is_one_batch(self) -> bool:
-        """True if the checkpoint has one uncommitted batch; more show that the query continued."""
+        """True if exactly one batch of the checkpoint is planned and not committed.
+
+        If there are more, the query continued while the audit read its positions.
+        """
         checkpoint = self._checkpoint
         return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
 

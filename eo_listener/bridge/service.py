@@ -122,7 +122,7 @@ class BridgeService:
         jvm.send(messages.greeting(package=__version__, flush=flush, timeout=timeout))
 
     def listen(self) -> float:
-        """Handle the driver's lines until it ends or is gone; return the seconds left to commit.
+        """Handle lines until the driver ends or is gone; return the seconds left to commit.
 
         Raises FormatError for a line that cannot be read.
         """

@@ -354,8 +354,8 @@ def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
 class PositionReader:
     """Reads the positions once; `failures` then lists the places that could not be read.
 
-    `spark` reads the tables, and stays open; without it, the reader starts a Spark session of its
-    own, which `close` ends.
+    If `spark` is given, the reader reads tables with this Spark session, and leaves it open.
+    Otherwise the reader starts its own Spark session, which `close` ends.
     """
 
     def __init__(self, request: AuditRequest, spark: LocalSpark | None = None) -> None:
@@ -460,7 +460,7 @@ class PositionReader:
         return {name: group for name, group in facts.items() if group is not None}
 
     def _held(self, facts: GroupFacts) -> GroupFacts | None:
-        """Return `facts`; if the offsets could not be read, add to `failures` and return None."""
+        """Return `facts`; if the offsets could not be read, add a failure and return None."""
         if facts.held is not None:
             return facts
         error = KafkaError(

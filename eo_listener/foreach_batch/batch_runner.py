@@ -416,7 +416,7 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """Return the plan, with partitions that no earlier batch has read removed from `continued`.
+    """Return the plan; its `continued` then lacks partitions of which no batch has read anything.
 
     The user's function may have returned without a call of exactly_once while its batches were
     empty. If the offsets at which the query began cannot be read, the plan stays as it is.

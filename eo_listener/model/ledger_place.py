@@ -113,7 +113,7 @@ def place_of(sink: object) -> LedgerPlace | None:
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
-    """Return the advice on how to continue if a ledger apart from its rows is older than these.
+    """Return the advice on how to continue if a separate ledger is older than its rows.
 
     `has_it` is the condition to check first.
     """

@@ -30,7 +30,7 @@ class PlannedBatch:
     (SPARK-52008).
     """
     topic_ids: Mapping[str, str]
-    """The topics' ids.
+    """The ids of the topics that the batch reads.
 
     They were read from Kafka, like `log_starts` and `log_ends`, before any task could read records.
     """

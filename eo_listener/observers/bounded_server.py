@@ -104,7 +104,7 @@ class BoundedServer(ThreadingHTTPServer):
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
-        """Bind to the address, but look up no host name, as HTTPServer does: it may take long."""
+        """Bind to the address without HTTPServer's look-up of a host name, which may be slow."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 

@@ -142,7 +142,8 @@ class AuditReading:
 def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
     """Run one audit. Raises EoListenerError for an impossible request.
 
-    `spark` reads the tables; without it, the function starts a Spark for them, and ends it.
+    If `spark` is given, the function reads tables with this Spark session. Otherwise it starts a
+    Spark session for the tables, and ends that session.
     """
     reader = PositionReader(request, spark)
     try:

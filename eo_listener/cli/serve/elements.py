@@ -46,7 +46,7 @@ def html(page: Element) -> bytes:
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """Return `text`, or only its beginning: names from outside may have any length."""
+    """Return `text`, or only its first `length` characters: names may have any length."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 

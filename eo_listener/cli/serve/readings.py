@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Reading(Generic[_T]):
-    """The result of a reading that began `at`, so that no part of it is older."""
+    """The `value` that was read; the reading began at the time `at`, so no part of it is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value

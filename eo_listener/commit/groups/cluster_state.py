@@ -117,7 +117,7 @@ class ClusterState:
         return None
 
     def end_run(self, run_id: str) -> None:
-        """Record that the run that metadata call `run_id` has ended."""
+        """Record that a run has ended; `run_id` has the form that commit metadata contain."""
         for name, group in self._groups.items():
             group.end_run(run_id)
             self._due_times.mark_changed(name)

@@ -434,7 +434,10 @@ class GroupState:
             self._plan(tp)
 
     def waiting(self) -> Offsets:
-        """Return the sendable offsets that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets that still wait for Kafka.
+
+        They may be sent, and Kafka has neither confirmed them nor rejected them for good.
+        """
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
         return as_offsets(waiting)

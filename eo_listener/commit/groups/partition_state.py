@@ -410,7 +410,7 @@ def _rewinding(position: Position, group_offset: int) -> Position:
 def _declared(position: Position, waiting: Position | None) -> Position:
     """Return `position`, marked as a rewind if it replaces the unsent rewind `waiting`.
 
-    Without the mark if `position` is not below the offset from which that rewind starts.
+    If `position` is not below the offset from which that rewind starts, return it unchanged.
     """
     metadata = _parse(waiting)
     start = metadata.rewound_from if metadata else None

@@ -23,7 +23,7 @@ Kafka deletes the offsets of a group without members if nobody has committed the
 
 
 def is_due(last: float | None, now: float, interval: float) -> bool:
-    """Return True if `interval` seconds lie between `last` and `now`, or if `last` is None."""
+    """Return True if at least `interval` seconds have passed since `last`, or `last` is None."""
     return last is None or now - last >= interval
 
 
@@ -228,7 +228,10 @@ class QueryRun:
     def on_position(
         self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
     ) -> bool:
-        """Plan the next check after reading `position`; return True to commit all offsets again."""
+        """Plan the next check, after the tracker has read `position`.
+
+        Returns True if all offsets are to be committed again.
+        """
         self._end_silence(now)
         pause = min(_POLL, recommit_interval) if self.is_polled else recommit_interval
         if early:
@@ -262,7 +265,7 @@ class QueryRun:
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan an early check if this run has ended, because this run holds up another run."""
+        """Plan an early check of whether this run has ended: it may hold up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:

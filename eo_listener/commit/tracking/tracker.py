@@ -154,7 +154,7 @@ class QueryTracker:
         return not self._faulty
 
     def due(self) -> float | None:
-        """Return the time of the next check of any query (monotonic clock), or None if none."""
+        """Return when any query is to be checked next (monotonic clock), or None if never."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:
@@ -423,7 +423,9 @@ class RunGuard:
         routed: RoutedOffsets,
         monotonic: Callable[[float], float],
     ) -> None:
-        """Report missed events and violations; withhold the sources concerned if the mode says so.
+        """Report missed events and violations.
+
+        If the guard's mode requires it, withhold the sources that have violations.
 
         `routed` has the groups of the newest event's offsets; `monotonic` converts a time of an
         event to the monotonic clock.
