@@ -126,7 +126,7 @@ def _print_error(
 
 
 def _print(reader: StatusReader, statuses: Sequence[GroupStatus], as_json: bool) -> None:
-    """Print the groups as a table or, with `as_json`, as JSON: a single named group or all groups."""
+    """Print a table or, with `as_json`, the JSON of the single named group or of all groups."""
     if not as_json:
         console().print(_screen(reader, statuses))
     elif reader.single:

@@ -50,10 +50,10 @@ class Frames(Protocol):
         """Return True for a DataFrame of Spark."""
 
     def has_shuffle(self, frame: Any, source: Any) -> bool:
-        """Return True if a shuffle precedes the rows of `frame`, which was made from `source`."""
+        """Return True if a shuffle precedes the rows of `frame`, which is made of `source`."""
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while Spark computes several frames made from it."""
+        """Cache the rows of `frame` while several frames made of it are computed."""
 
     def computed(self, frame: Any, source: Any, run_id: str) -> AbstractContextManager[Any]:
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""

@@ -37,7 +37,7 @@ class DataFrames:
         )
 
     def has_shuffle(self, frame: Any, source: Any) -> bool:
-        """Return True if a shuffle precedes the rows of `frame`, which was made from `source`.
+        """Return True if a shuffle precedes the rows of `frame`, which is made of `source`.
 
         `source` is the DataFrame of the batch. Returns False under Spark Connect, because the plan
         is not known there. Raises JvmError.
