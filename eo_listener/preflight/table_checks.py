@@ -179,8 +179,8 @@ def _iceberg_release(about: str, facts: IcebergFacts) -> CheckFinding:
         return fine(about, f"Iceberg {facts.release} can fast-forward branches")
     return problem(
         about,
-        f"Iceberg {facts.release} cannot fast-forward main to a branch, which is how a batch is "
-        "published",
+        f"Iceberg {facts.release} cannot fast-forward main to a branch, and the sink needs this to "
+        "publish a batch",
         "use release 1.10 or later: configure(builder, iceberg=True) adds one",
     )
 

@@ -91,7 +91,8 @@ def require_transactional_id(label: str, sink: str, query: str) -> None:
             f"{label}: the transactional id has {size:,} bytes, but Kafka allows {MOST_BYTES:,}",
             cause="it is made of the names of the sink and the query; without name= a sink is "
             "named after all its topics",
-            fix='Give it a short name, and keep it: KafkaSink(..., name="...")',
+            fix="Give the sink a short name, and do not change the name later: "
+            'KafkaSink(..., name="...")',
         )
 
 

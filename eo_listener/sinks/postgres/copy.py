@@ -253,5 +253,5 @@ class Copier:
             f"{reason(error, values=False)}",
             cause="only that many COPYs of a batch get a savepoint, since more would slow down "
             "the server",
-            fix="Nothing to do: the batch is written again, with a savepoint for each COPY",
+            fix="Nothing to do: the sink writes the batch again, with a savepoint for each COPY",
         )
