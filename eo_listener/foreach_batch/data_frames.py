@@ -1,4 +1,4 @@
-"""Handles the DataFrames of a batch, so that Spark computes their rows once."""
+"""The DataFrames of a batch: how their rows are computed once."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class DataFrames:
     def has_shuffle(self, frame: Any, source: Any) -> bool:
         """Return True if a shuffle precedes the rows of `frame`, which is made of `source`.
 
-        `source` is the DataFrame of the batch. Returns False under Spark Connect, because the plan
-        is not known there. Raises JvmError.
+        `source` is the DataFrame of the batch. False under Spark Connect, where that is not known.
+        Raises JvmError.
         """
         if not _is_classic(frame):
             return False
@@ -49,15 +49,15 @@ class DataFrames:
             return _EXCHANGE.search(plan.toString()) is not None or _is_shuffled(source)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while Spark computes several frames made from it."""
+        """Cache the rows of `frame` while several frames made of it are computed."""
         return cached_rows(frame)
 
     @contextmanager
     def computed(self, frame: Any, source: Any, run_id: str) -> Iterator[Any]:
         """Compute the rows of `frame` once, and yield the frame to use.
 
-        `source` is the DataFrame of the batch, from which `frame` was made. Raises JvmError, and
-        SinkError if Spark has computed a part of the rows twice.
+        `source` is the DataFrame of the batch, of which `frame` is made. Raises SinkError if Spark
+        has computed a part of them twice; JvmError.
         """
         if not _is_classic(frame):
             with computed_rows(frame) as rows:
@@ -81,7 +81,7 @@ class DataFrames:
         )
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows of `frame`, and keep none."""
+        """Compute all rows, and keep none."""
         frame.write.format("noop").mode("overwrite").save()
 
 
