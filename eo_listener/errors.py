@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 
     FINE = 0
     FOUND = 1
-    """The command found what it looks for, or refused to continue because of its findings."""
+    """The command found what it looks for, or refused to continue because of what it found."""
     WRONG_USE = 2
     """The command line cannot be carried out, or names something that does not exist."""
     UNREACHABLE = 3
@@ -371,7 +371,10 @@ class KafkaError(UnavailableError):
 
 
 def install(extra: str) -> str:
-    """Return the fix for a missing extra: no pip command, because there is no release yet."""
+    """Return the fix for a missing extra.
+
+    The fix has no pip command, because there is no release yet.
+    """
     return f"Install eo-listener[{extra}], as its README shows"
 
 

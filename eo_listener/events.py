@@ -37,7 +37,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """A commit, or a part of it, was not confirmed; its offsets are kept and committed again."""
+    """Kafka did not confirm a commit, or a part of it; the offsets are kept and committed again."""
 
     cluster: str
     group: str
@@ -49,7 +49,7 @@ class CommitFailed(Event):
     """The meaning of `code`; once a temporary error has lasted a minute, its likely causes."""
     fix: str
     detail: str | None
-    """The connection's own error text, if there is one."""
+    """The error text of the client's connection to Kafka, if there is one."""
     refused: bool
     """Set for an error that lasts until somebody acts (the group has members, a permission is
     missing), not for a temporary one.
@@ -77,9 +77,9 @@ class CommitRefused(Event):
 
     `offsets` are the refused offsets. `obstacles` has the offset with which each of them conflicts:
     a greater offset of the group or of this driver, or the end of the log. `writer` is the run that
-    committed the first of the group's offsets, or None if that is unknown or another program did.
-    With `BEYOND_LOG_END`, `offsets` may have been committed before the log was truncated: they are
-    not sent again until the log reaches them.
+    committed the first of the group's offsets, or None if that is unknown or another program
+    committed it. With `BEYOND_LOG_END`, `offsets` may have been committed before the log was
+    truncated: they are not sent again until the log reaches them.
     """
 
     cluster: str
@@ -96,8 +96,8 @@ class ForeignCommit(Event):
 
     `group_offsets` are the group's offsets, `own_offsets` the offsets that Kafka confirmed to this
     driver, for the same partitions. `writer` is the run that committed the first of
-    `group_offsets`, or None if another program did. `zombie` is set if `writer` is another run of
-    the same query.
+    `group_offsets`, or None if another program committed it. `zombie` is set if `writer` is another
+    run of the same query.
     """
 
     cluster: str
@@ -162,7 +162,7 @@ class CommitAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIgnored(Event):
-    """A source of a query is not committed. Emitted once for each run, source and problem."""
+    """The offsets of a source are not committed. Emitted once for each run, source and problem."""
 
     query: str
     run_id: str
@@ -187,7 +187,7 @@ class ViolationKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A break between two batches in one partition, at the offsets from `start` to `until`.
+    """One partition's break between two consecutive batches, at the offsets `start` to `until`.
 
     For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both are the
     partition's last offset.
@@ -385,7 +385,7 @@ class BatchFailed(Event):
     """A batch failed in exactly_once, and the query fails with the same error."""
 
     query: str
-    """Empty, like `run_id`, if it was not known yet."""
+    """The query's name; empty, like `run_id`, if it was not known yet."""
     run_id: str
     batch_id: int
     sink: str | None
@@ -393,7 +393,10 @@ class BatchFailed(Event):
     error: str
     """The class of the error."""
     problem: str
-    """The error's text; replaced for an error of the user's code or a library, as it may hold data.
+    """The error's text.
+
+    For an error of the user's code or a library, this is a fixed text, because such an error's text
+    may hold data.
     """
     cause: str | None
     fix: str | None

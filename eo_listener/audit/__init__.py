@@ -1,6 +1,6 @@
 """The gap proof: shows if a store has each record of Kafka once, and explains each gap.
 
-The proof reads and writes nothing itself.
+The proof itself reads and writes nothing.
 """
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader

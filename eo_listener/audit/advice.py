@@ -1,4 +1,4 @@
-"""The commands and the code that an audit advises. Reads and writes nothing."""
+"""The commands and the Python code that an audit advises. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def commits_at_once(fix: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Writes the advice, which names the `cluster`, and the `checkpoint` without its secrets.
+    """Writes an audit's advice, with commands for `cluster` and for `checkpoint`.
+
+    The commands contain no secrets of the checkpoint.
 
     `schema` is the requested schema of ledgers in PostgreSQL.
     """
@@ -47,7 +49,7 @@ class Advice:
     ) -> str:
         """Return the command that commits the checkpoint's offsets to a group at once.
 
-        It commits the offsets of `topics`, or of all topics if that is None.
+        The command commits the offsets of `topics`, or of all topics if `topics` is None.
         """
         if self.checkpoint is None:
             return (
@@ -65,7 +67,7 @@ class Advice:
         return typed_command(["checkpoint", "show", self.checkpoint or "CHECKPOINT"], *same)
 
     def begin_from(self, ledger: LedgerPositions) -> str:
-        """Return the advice to start at a ledger's position.
+        """Return the advice to start the query at a ledger's position.
 
         If the ledger's rows are gone, the advice is to start the sink under a new name.
         """
@@ -138,17 +140,17 @@ class Advice:
         )
 
     def name_ledger(self, key: LedgerKey, requested: LedgerKey) -> str:
-        """Return the options of an audit that name a ledger other than the requested one."""
+        """Return the options with which an audit reads the ledger `key` instead of `requested`."""
         words = ["--query", key.query] if key.query != requested.query else []
         words += ["--sink", key.sink] if key.sink != requested.sink else []
         return shlex.join(words)
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
-        """Return the command that gives a ledger a new name; a dry run until --execute."""
+        """Return the command that gives a ledger a new name; without --execute it is a dry run."""
         return self._place(address).rename(old, new)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
-        """Return the command that accepts one gap; a dry run until --execute."""
+        """Return the command that accepts one gap; without --execute it is a dry run."""
         return self._place(address, compares=True).accept(key, tp, gap)
 
     def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
@@ -173,8 +175,8 @@ class Advice:
     def begin_from_group(self, group: str) -> str:
         """Return the advice to start a query with a new checkpoint at the position of a group.
 
-        Topics that the group lacks may be in a different group: reading them from the beginning
-        would double their records.
+        If the group lacks a topic, a different group may hold the topic's offsets: reading that
+        topic from the beginning would double its records.
         """
         return (
             'start the query with a new checkpointLocation and .option("startingOffsets", '

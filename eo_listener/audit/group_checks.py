@@ -70,10 +70,10 @@ def durable(
 
 
 def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Findings:
-    """Yield a finding for topics that the query reads, but of which no group holds an offset.
+    """Yield a finding for topics that the query reads, but for which no group holds an offset.
 
-    Each topic may have its own group, so only all groups together show this; if a group is empty,
-    the topic may belong to that group, and nothing is reported.
+    Each topic may have its own group, so the check needs all groups together. If a group is empty,
+    the topic may belong to that group, and the check reports nothing.
     """
     groups = positions.groups
     if not groups or not all(group.topics for group in groups):
@@ -239,11 +239,11 @@ class _GroupCheck:
             )
 
     def _limit(self, tp: TopicPartition, at: Position) -> int | None:
-        """Return the greatest offset that may be committed, or None if that is unknown.
+        """Return the greatest offset that the group may hold for `tp`, or None if that is unknown.
 
         A sink commits with its batch, thus before the checkpoint does. Offsets that every ledger
-        has are done, even if the checkpoint is an older copy. If the checkpoint is damaged, the
-        offset is unknown.
+        has count as processed, even if the checkpoint is an older copy. If the checkpoint is
+        damaged, the greatest offset is unknown.
         """
         checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)
@@ -288,7 +288,8 @@ def check_drained(
     """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with each obstacle.
 
     `unread` are partitions with records between the group's offset and the last stable offset, and
-    `findings` are the findings of the audit. `moving` is True if the previous reading differs.
+    `findings` are the findings of the audit. `moving` is True if the previous reading differs from
+    this one.
     """
     about = f"group {group.name}"
     obstacles = list(_obstacles(positions, group, unread))

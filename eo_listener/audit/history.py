@@ -31,7 +31,7 @@ class OlderTopic:
 
     @property
     def range(self) -> OffsetRange:
-        """The applied range; it has no end if the topic's last batches may have been pruned."""
+        """The applied range, without an upper limit if the topic's last batches may be pruned."""
         return OffsetRange(self.start, self.until if self.ends else _UNKNOWN_END)
 
 
@@ -39,10 +39,10 @@ class OlderTopic:
 class HistoryFacts:
     """The result of `read_history`, by partition; a partition without a result is left out.
 
-    `began` is the start of the first batch, `oldest` that of the oldest recorded batch, which may
-    be a later batch. `gaps` are the offsets accepted as lost. `missing` are offsets between two
-    batches that no accepted gap explains, `repeated` are offsets that two batches have. `older` are
-    older topics of the same name, by their ids.
+    `began` is the start of the first batch, `oldest` the start of the oldest batch in the history,
+    which may be a later batch. `gaps` are the offsets accepted as lost. `missing` are offsets
+    between two batches that no accepted gap explains, `repeated` are offsets that two batches have.
+    `older` are older topics of the same name, by their ids.
     """
 
     began: dict[TopicPartition, int] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class HistoryFacts:
 def read_history(
     batches: Iterable[AppliedBatch], heads: Mapping[TopicPartition, Head], *, newest: bool = False
 ) -> HistoryFacts:
-    """Return the facts of a history; each partition's `batches` must be in the order of offsets.
+    """Return the facts from a history; each partition's `batches` must be in order of offsets.
 
-    Entries of earlier topics of the same name are in `older` only. Of old batches a ledger keeps
-    only the first of a partition, and those with a gap: the batches after these are no longer
-    recorded, and count as applied. `newest` is True if the history has only the newest entries, so
-    that even the first entry of a partition and entries with a gap may be missing. Memory grows
-    with the results, not with the batches.
+    Entries of earlier topics of the same name are in `older` only. Of its old batches, a ledger
+    keeps only each partition's first batch and the batches with a gap. The batches between these
+    are no longer recorded, and count as applied. `newest` is True if the history has only the
+    newest entries, so that even the first entry of a partition and entries with a gap may be
+    missing. Memory grows with the results, not with the batches.
     """
     facts = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
@@ -111,7 +111,7 @@ def _begins(batch: AppliedBatch, *, newest: bool) -> bool:
 
 
 def _is_kept(batch: AppliedBatch) -> bool:
-    """Return True if `batch` is never pruned; batches right after it may have been pruned."""
+    """Return True if a sink never prunes `batch`; the batches right after it may be pruned."""
     return batch.gap is not None or batch.verdict != BatchVerdict.NEXT.value
 
 

@@ -14,7 +14,7 @@ Intervals = tuple[OffsetRange, ...]
 
 
 def size(ranges: Iterable[OffsetRange]) -> int:
-    """Return the number of offsets in all the ranges."""
+    """Return the number of offsets in all the ranges together."""
     return sum(until - start for start, until in ranges)
 
 

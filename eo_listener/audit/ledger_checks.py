@@ -30,7 +30,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> PositionFinding:
-    """Return the finding for a store that has no ledger of the query."""
+    """Return the finding that a store has no ledger of the query."""
     query = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
         key = store.renamed[0]
@@ -113,7 +113,7 @@ class _LedgerCheck:
 
     @property
     def agreement(self) -> str:
-        """The description of a ledger without problems."""
+        """The text for a ledger without problems: how its heads compare with the checkpoint."""
         if self._checkpoint is None:
             return "nothing to compare them with"
         return "none behind and none ahead of the checkpoint"
@@ -151,7 +151,10 @@ class _LedgerCheck:
 
     @property
     def _is_one_batch(self) -> bool:
-        """True if one batch is uncommitted; if more are, the query continued during the reading."""
+        """True if exactly one batch of the checkpoint is planned and not committed.
+
+        If there are more, the query continued while the audit read its positions.
+        """
         checkpoint = self._checkpoint
         return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
 
@@ -218,7 +221,7 @@ class _LedgerCheck:
         return f"{back.fix}; or, if that was intended, {restart}" if back.fix else restart
 
     def _foreign(self, checkpoint: CheckpointPositions) -> Findings:
-        """Yield a finding for heads that agree with the checkpoint, but that another query moved.
+        """Yield a finding for heads that another query moved, although they fit the checkpoint.
 
         A query that has read nothing yet moves no ledger: it may have started from this ledger.
         """
@@ -322,7 +325,7 @@ class _LedgerCheck:
         )
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
-        """Return the offsets in `behind` that Kafka no longer has."""
+        """Return the offsets in `behind` that Kafka has deleted."""
         source = self._positions.source
         if source is None:
             return {}
@@ -407,7 +410,7 @@ def _every(ranges: Mapping[TopicPartition, tuple[OffsetRange, ...]]) -> str:
 
 
 def _differing(positions: Positions) -> Findings:
-    """Compare the sinks of each query with each other, unless a checkpoint exists."""
+    """Compare the ledgers of each query's sinks with each other, unless a checkpoint exists."""
     by_query: dict[str, list[LedgerPositions]] = {}
     for ledger in positions.ledgers:
         by_query.setdefault(ledger.key.query, []).append(ledger)

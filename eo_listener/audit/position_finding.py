@@ -27,7 +27,7 @@ class Severity(Enum):
 
 
 class Harm(Enum):
-    """The fate of the records in the ranges of a finding."""
+    """What happened, or may have happened, to the records in the ranges of a finding."""
 
     NONE = "none"
     LOST = "lost"
@@ -182,12 +182,15 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 def single(ranges: Ranges) -> dict[TopicPartition, Intervals]:
-    """Return `ranges` in the form of a finding's field, which allows several for each partition."""
+    """Return `ranges`, one for each partition, in the form of the field of a finding.
+
+    The field allows several ranges for each partition.
+    """
     return {tp: (offsets,) for tp, offsets in ranges.items()}
 
 
 def listed(ranges: Ranges) -> str:
-    """Return a few of the ranges as text."""
+    """Return the first few of the ranges as text."""
     return few(f"{tp} {offsets}" for tp, offsets in sorted(ranges.items()))
 
 
@@ -213,7 +216,7 @@ class AuditOutcome:
         return not any(finding.is_unread for finding in self.findings)
 
     def count(self, harm: Harm) -> int:
-        """Return the number of offsets with this harm; an offset in two findings counts once."""
+        """Return the number of offsets in findings with this harm, counting each offset once."""
         by_partition: dict[TopicPartition, list[OffsetRange]] = {}
         for finding in self.findings:
             if finding.harm is harm:
@@ -270,7 +273,7 @@ class AuditOutcome:
 
 
 def outcome(findings: Iterable[PositionFinding], *, uncounted_rows: bool = False) -> AuditOutcome:
-    """Return the findings, the most severe last, because a terminal shows the end."""
+    """Return the outcome with `findings` sorted, most severe last: a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
     return AuditOutcome(findings=tuple(ordered), uncounted_rows=uncounted_rows)

@@ -1,4 +1,4 @@
-"""Compares source log, checkpoint, groups and ledgers, and returns the differences as findings.
+"""Compares source log, checkpoint, groups and ledgers, and yields a finding for each difference.
 
 Reads and writes nothing.
 """
@@ -26,7 +26,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def judge_positions(positions: Positions, advice: Advice) -> Findings:
-    """Yield the findings about all positions; a place that was not read is not judged."""
+    """Yield the findings about all positions; leave out places that were not read."""
     yield from check_source(positions, advice)
     yield from check_checkpoint(positions, advice)
     yield from check_groups(positions, advice)
@@ -34,7 +34,10 @@ def judge_positions(positions: Positions, advice: Advice) -> Findings:
 
 
 def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFinding:
-    """Return the finding for a place that could not be read; `lost` is the fix if it is gone."""
+    """Return the finding for a place that could not be read.
+
+    `lost` is an additional fix, for a place that no longer exists.
+    """
     return PositionFindingKind.NOT_READ.finding(
         about,
         error.problem,
@@ -52,7 +55,7 @@ def judge_rows(
     count: int,
     without: int = 0,
 ) -> Findings:
-    """Yield the findings of a table's proof: one for each kind, with the number of offsets.
+    """Yield the results of the gap proof `rows`, one finding for each kind, with its offsets.
 
     The table has `count` rows, of which `without` lack a topic, partition or offset.
     """
@@ -193,7 +196,7 @@ def _missing(about: str, positions: Positions, advice: Advice) -> PositionFindin
 
 
 def _way_on(positions: Positions, advice: Advice) -> str:
-    """Return the advice to continue without the checkpoint."""
+    """Return the advice on how to continue the query without the checkpoint."""
     ledgers = [ledger for ledger in positions.ledgers if ledger.heads]
     if len({ledger.key.query for ledger in ledgers}) > 1:
         return "name the query with --query NAME to see how to continue"

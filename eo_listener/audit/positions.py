@@ -1,7 +1,7 @@
-"""The values that an audit read from the four places that record a query's position.
+"""The positions of a query, as an audit has read them in the four places that record them.
 
-The audit reads the places in the order group, committed batch, ledgers, planned batch, source log,
-and the group again. A running query moves them in the opposite order. So an earlier reading can
+The audit reads in this order: group, committed batch, ledgers, planned batch, source log, and the
+group again. A running query moves these positions in the opposite order. So an earlier reading can
 never be ahead of a later reading, unless something is wrong.
 """
 
@@ -78,9 +78,9 @@ class CheckpointPositions:
 class GroupPositions:
     """The offsets of a group, read `before` everything else, and again `after` it.
 
-    `members` are the names of its live members; `had_members` is True if it once had members.
-    `unstable` is True if a transaction that commits to the group is open. `error` is the name of
-    Kafka's error if Kafka does not describe the group.
+    `members` are the names of the group's live members; `had_members` is True if the group once had
+    members. `unstable` is True if a transaction that commits to the group is open. `error` is the
+    name of Kafka's error if Kafka does not describe the group.
     """
 
     name: str
@@ -93,11 +93,11 @@ class GroupPositions:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of which the group holds offsets, or held them `before`."""
+        """The topics for which the group holds offsets, or held offsets `before`."""
         return frozenset(tp.topic for tp in (*self.before, *self.after))
 
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
-        """Return the run that committed a partition's offset, or None if eo_listener did not."""
+        """Return the metadata of the commit of `tp`, or None if eo_listener did not make it."""
         position = self.after.get(tp) or self.before.get(tp)
         return None if position is None else CommitMetadata.parse(position.metadata)
 
@@ -135,7 +135,7 @@ class LedgerPositions:
         return {tp: head.range.until for tp, head in self.heads.items()}
 
     def may_have_met(self, other_ledger: LedgerPositions, tp: TopicPartition) -> bool:
-        """Return True if both ledgers may have ended at the same offset at one moment."""
+        """Return True if both ledgers may have had the same end offset of `tp` at one moment."""
         mine, its = self.heads[tp].range.until, other_ledger.heads[tp].range.until
         return mine <= other_ledger.later.get(tp, its) and its <= self.later.get(tp, mine)
 
@@ -151,7 +151,7 @@ class LedgerPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePositions:
-    """A store: the query's ledgers in it, and the keys of all other ledgers.
+    """One store, with the query's ledgers in it, and the keys of its other ledgers.
 
     `renamed` are keys of the checkpoint's own query, under names other than the requested name.
     `address` is the store's address as a command takes it, without secrets.
@@ -166,7 +166,7 @@ class StorePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """All positions that were read; a part not requested, or not readable, is None or empty."""
+    """All positions that an audit read; a part not requested, or not readable, is None or empty."""
 
     source: SourcePositions | None = None
     checkpoint: CheckpointPositions | None = None
@@ -196,9 +196,10 @@ class Positions:
         return ledger.label if alone else f"{ledger.label}, in {ledger.store}"
 
     def committed_to(self, group: GroupPositions) -> frozenset[str] | None:
-        """Return the checkpoint's topics that are committed to `group`, or None for all topics.
+        """Return the checkpoint's topics whose offsets go to `group`, or None if all topics do.
 
-        They are the topics that the group holds; if it holds none, those that no other group holds.
+        They are the topics for which the group holds offsets; if it holds none, the topics for
+        which no other group holds offsets.
         """
         done = {} if self.checkpoint is None else self.checkpoint.done
         read = frozenset(tp.topic for tp in done if tp != BATCHES)

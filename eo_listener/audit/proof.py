@@ -75,9 +75,10 @@ def prove(
 def still_unclaimed(
     findings: Iterable[AuditFinding], claims: Mapping[TopicPartition, AppliedRange]
 ) -> Iterator[AuditFinding]:
-    """Yield `findings` without the unclaimed offsets that `claims`, read later, contain.
+    """Yield `findings`, but without unclaimed offsets that the later reading `claims` contains.
 
-    A running query has applied batches since the first reading; the ledger now claims their rows.
+    A running query may have applied batches since the first reading, and the ledger then claims
+    their rows.
     """
     for finding in findings:
         claim = claims.get(finding.partition)
@@ -100,9 +101,10 @@ def explain(
 ) -> Iterator[AuditFinding]:
     """Yield a finding for each range of one partition's offsets that is absent, extra or doubtful.
 
-    `log` is None if the partition does not exist. `shown` and `committed` are the offsets without
-    rows at which Kafka gives a consumer a record: any record, and only a record of a committed
-    transaction or of none. `committed` only counts with `read_committed`.
+    `log` is None if the partition does not exist. `shown` and `committed` are offsets without rows
+    at which Kafka gives a consumer a record: `shown` for any record, `committed` only for records
+    of a committed transaction or outside transactions. `committed` only counts with
+    `read_committed`.
     """
 
     def findings(kind: AuditFindingKind, intervals: Intervals) -> Iterator[AuditFinding]:

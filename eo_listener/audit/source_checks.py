@@ -27,9 +27,9 @@ HANGING = 900.0
 
 
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
-    """Return the greatest offset of each Kafka partition in checkpoint and ledgers, else in groups.
+    """Return each Kafka partition's greatest offset in checkpoint and ledgers, else in groups.
 
-    A group that a tool has moved says nothing about the query. Groups count with their offsets
+    A group that a tool has moved shows nothing about the query. Groups count with their offsets
     before the log was read: their current offsets may lie beyond the end of the log at that time.
     """
     checkpoint = positions.checkpoint
@@ -50,7 +50,7 @@ def _greatest(every: Iterable[Ends]) -> dict[TopicPartition, int]:
 
 
 def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartition, Head]:
-    """Return a ledger's heads of the checkpoint's partitions, without older partitions' heads."""
+    """Return the ledger's heads of those partitions that the checkpoint also has."""
     checkpoint = positions.checkpoint
     if checkpoint is None or not checkpoint.done or checkpoint.damaged:
         return ledger.heads
@@ -59,7 +59,7 @@ def _heads(positions: Positions, ledger: LedgerPositions) -> Mapping[TopicPartit
 
 
 def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str, str]]:
-    """Return partitions whose topic has a new id: the id in a ledger, and the current id."""
+    """Return the partitions whose topic has a new id, each with its ledger's id and the new id."""
     if positions.source is None:
         return {}
     logs = positions.source.logs
@@ -74,7 +74,7 @@ def recreated_partitions(positions: Positions) -> dict[TopicPartition, tuple[str
 
 
 def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
-    """Return the offset that every ledger has reached in each partition that no ledger lacks."""
+    """Return the lowest offset of all ledgers, for each partition that is in every ledger."""
     ends = [ledger.ends for ledger in positions.ledgers]
     return {
         tp: offset
@@ -100,7 +100,10 @@ def commit_checkpoint(
     rewind: bool,
     topics: Collection[str] | None,
 ) -> str:
-    """Return the advice to move a group to the checkpoint's position, if that is readable."""
+    """Return the advice to move a group to the checkpoint's position.
+
+    If the checkpoint is damaged or missing, return the advice to repair it first.
+    """
     checkpoint = positions.checkpoint
     if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
         return "repair the checkpoint first; a group follows it"
@@ -278,8 +281,9 @@ def _is_accepted(positions: Positions, tp: TopicPartition, loss: OffsetRange) ->
 def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
     """Return the advice to record the loss in each ledger.
 
-    A command can record the loss if it begins at the ledger's head. After that command, a batch of
-    the old checkpoint would begin before the head, and be refused.
+    A command can record the loss if the lost offsets begin at the ledger's head. After that
+    command, a batch of the old checkpoint would begin before the head, and the sink would refuse
+    the batch.
     """
     consent = (
         'exactly_once(..., on_gap="accept") records it, and the source needs '
@@ -302,8 +306,8 @@ def _accepted(positions: Positions, lost: Ranges, advice: Advice) -> str:
 def _next_read(positions: Positions) -> Ends:
     """Return the position at which the query continues.
 
-    It comes from the checkpoint, or else from the ledgers, or else from the groups. The query does
-    not read again the offsets of a batch in doubt that every ledger has.
+    The function takes the position from the checkpoint, or else from the ledgers, or else from the
+    groups. The query does not read again the offsets of a batch in doubt that every ledger has.
     """
     checkpoint = positions.checkpoint
     if checkpoint is not None and checkpoint.done:

@@ -20,9 +20,10 @@ class RowFacts:
     """The offsets of one partition at which its rows differ from the ledger's claims.
 
     `absent` are claimed offsets without a row, and `unclaimed` are offsets with a row but no claim.
-    `repeated` have too many rows: more than one for each query, and each older topic of this name,
-    that had the offset. `ambiguous` have a row, and an older topic of the same name also had them.
-    `fewer` have fewer rows than there are queries that have applied them.
+    `repeated` are offsets with too many rows: more than one row for each query, and each older
+    topic of this name, that had the offset. `ambiguous` are offsets with a row that an older topic
+    of the same name also had. `fewer` are offsets with fewer rows than there are queries that have
+    applied them.
     """
 
     rows: int
@@ -74,7 +75,7 @@ def _read(
 
 
 class _Counted:
-    """Yields each offset of the rows once, and records those with too many rows or too few.
+    """Yields each offset of the rows once, and records the offsets with too many or too few rows.
 
     `queries` are the ranges of this topic that each query has applied, and `older` the ranges of
     older topics of its name. An offset should have a row for each range that contains it.
@@ -108,7 +109,7 @@ class _Counted:
         self._compare(last, 1 + more)
 
     def _compare(self, offset: int, rows: int) -> None:
-        """Add an offset to `fewer` if several queries have applied it, and it lacks rows."""
+        """Add `offset` to `fewer` if it has fewer rows than queries that have applied it."""
         if len(self._queries) > 1 and rows < _covering(self._queries, offset):
             if self.fewer and self.fewer[-1].until == offset:
                 self.fewer[-1] = OffsetRange(self.fewer[-1].start, offset + 1)

@@ -1,4 +1,4 @@
-"""The bridge's client of the JVM: writes lines, and asks questions, whose answers are lines too."""
+"""The bridge's client of the JVM: sends lines and questions, and takes the lines that answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class JvmClient:
         return answer.text
 
     def answered(self, answer: Answer) -> None:
-        """Give an answer to the thread that asked; drop an answer that comes too late."""
+        """Pass an answer to the thread that asked; drop an answer that comes too late."""
         waiting = self._open.get(answer.number)
         if waiting is not None and waiting.set_running_or_notify_cancel():
             waiting.set_result(answer)
@@ -93,12 +93,12 @@ class BridgeQueries:
         self._forget = forget
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:  # noqa: ARG002  # the protocol's
-        """Return the reader options of the Kafka sources, by index. Raises JvmError."""
+        """Return the reader options of a run's Kafka sources, by source index. Raises JvmError."""
         text = self._jvm.ask("sources", run_id=run_id, timeout=_QUERY_TIMEOUT)
         return {source.index: source.options for source in shim.sources(text) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:  # noqa: ARG002  # the protocol's
-        """Return how the query makes its progress durable. Raises JvmError."""
+        """Return the execution mode of the query. Raises JvmError."""
         name = self._jvm.ask("mode", run_id=run_id, timeout=_QUERY_TIMEOUT)
         try:
             return QueryMode[name]
@@ -110,7 +110,7 @@ class BridgeQueries:
             ) from None
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:  # noqa: ARG002  # the protocol's
-        """Return the durable position, or None while the query restores its checkpoint.
+        """Return the run's durable position, or None while the query restores its checkpoint.
 
         Raises JvmError.
         """

@@ -1,6 +1,8 @@
-"""The lines between the JVM and the bridge, format 1: each is one JSON object, in UTF-8.
+"""The messages between the JVM and the bridge, format 1: each is a JSON object on one line.
 
-Their Java side is the class `Message`. The lines may hold the users' secrets.
+The lines are in UTF-8.
+
+The Java side of the format is the class `Message`. The lines may hold the users' secrets.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+    """The JVM reports that a batch has ended; `text` is the JSON of its StreamingQueryProgress."""
 
     text: str = field(repr=False)
 
@@ -64,7 +66,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a question: `text`, or the reason why it failed."""
+    """The JVM's answer to a question of the bridge: `text`, or why the question failed."""
 
     number: int
     text: str | None = field(repr=False)
@@ -73,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The application ends, and waits `seconds` for the bridge."""
+    """The JVM reports that the application ends, and waits `seconds` for the bridge."""
 
     seconds: float
 
@@ -121,12 +123,18 @@ def pong(number: int) -> bytes:
 
 
 def ask(number: int, question: str, *, run_id: str, call: str, argument: str) -> bytes:
-    """Return a question about a run or, if it is "call", a call of the shim's `ShimCalls`."""
+    """Return a line that asks the JVM about a run.
+
+    If `question` is "call", the line calls the function `call` of the shim's `ShimCalls`.
+    """
     return _line(ask=number, what=question, run=run_id, call=call, argument=argument)
 
 
 def forget(run_id: str) -> bytes:
-    """Return the message that a run is settled: nobody will ask about it, or need its events."""
+    """Return the message that a run is settled: the bridge will not ask about it again.
+
+    The JVM may also drop the run's events.
+    """
     return _line(forget=run_id)
 
 

@@ -28,10 +28,12 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def ignore_signals() -> None:
-    """Ignore signals to end: the bridge ends when its pipe shows that the driver ends.
+    """Ignore the signals that ask a process to end.
+
+    The bridge ends when its pipe shows that the driver ends.
 
     A Ctrl-C, a closed terminal and a cluster manager signal all processes of a driver at once,
-    also the bridge, which then still has the last offsets to commit.
+    including the bridge, which then still has the last offsets to commit.
     """
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -40,7 +42,9 @@ def ignore_signals() -> None:
 
 
 def continue_when_driver_dies() -> None:
-    """Have Linux continue this process when its driver dies: if stopped, it would stay forever.
+    """Let Linux continue this process, if it is stopped, when its driver dies.
+
+    Otherwise a stopped process would stay forever.
 
     Linux also sends the signal when only the driver's thread that started the bridge ends; this
     does no harm.
@@ -50,7 +54,10 @@ def continue_when_driver_dies() -> None:
 
 
 def die_after(seconds: float) -> None:
-    """End this process after `seconds`, whatever it is doing, by a thread that needs no Python."""
+    """End this process after `seconds`, whatever it is doing.
+
+    A thread that needs no running Python code does it.
+    """
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 

@@ -28,11 +28,11 @@ LONGEST: Final = 5.0
 class SettledRunReporter:
     """Reports each ended run as soon as all its offsets are committed or refused.
 
-    Kafka or eo_listener may refuse an offset forever. A bridge that dies before a run is settled
-    leaves the next bridge all it needs to commit the run. As an observer, it learns the groups of
-    each run.
+    Kafka or eo_listener may refuse an offset forever. If a bridge dies before a run is settled, the
+    JVM still has all that the next bridge needs to commit the run. As an observer, this class
+    learns the groups of each run.
 
-    It does not ask Kafka, only the committer, which alone decides how often it tries.
+    The class does not ask Kafka, only the committer, which alone decides how often to try.
     """
 
     def __init__(self, settled: Callable[[str], None]) -> None:
@@ -43,19 +43,25 @@ class SettledRunReporter:
         self._changed = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        """Note the groups of a run; returns at once."""
+        """Note the groups of a run from its event RunGroupsChanged; returns at once."""
         if isinstance(event, RunGroupsChanged) and not event.ended:
             with self._changed:
                 self._groups[event.run_id] = event.groups
 
     def add(self, run_id: str) -> None:
-        """Add an ended run, once the committer has all its offsets. Returns at once."""
+        """Add an ended run, and return at once.
+
+        Call this only after the committer has received all offsets of the run.
+        """
         with self._changed:
             self._added.append(run_id)
             self._changed.notify()
 
     def start(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
-        """Start the thread that reports; `waiting` returns the waiting offsets of groups."""
+        """Start the thread that reports settled runs.
+
+        `waiting` returns the waiting offsets of groups.
+        """
         threading.Thread(
             target=self._work, args=(waiting,), name="eo-listener-settled-runs", daemon=True
         ).start()
@@ -70,7 +76,7 @@ class SettledRunReporter:
             self.report_settled(waiting)
 
     def report_settled(self, waiting: Callable[[GroupKeys], frozenset[Waiting]]) -> None:
-        """Report the runs that have nothing left to commit. Only one thread may call it."""
+        """Report the runs that have nothing left to commit. Only one thread may call this."""
         with self._changed:
             added, self._added = self._added, []
             # A run that is added twice still waits for the same offsets.
@@ -116,7 +122,7 @@ class BridgeService:
         jvm.send(messages.greeting(package=__version__, flush=flush, timeout=timeout))
 
     def listen(self) -> float:
-        """Serve until the driver ends or is gone; return the seconds left to commit.
+        """Handle lines until the driver ends or is gone; return the seconds left to commit.
 
         Raises FormatError for a line that cannot be read.
         """
@@ -131,7 +137,7 @@ class BridgeService:
         self._service.close(time.monotonic() + seconds)
 
     def _read(self) -> None:
-        """Handle lines until there are no more, also after `End`, since answers still come."""
+        """Handle lines until the pipe ends, even after `End`, because answers still come then."""
         try:
             for line in self._lines:
                 self._take(line)
@@ -165,7 +171,7 @@ class BridgeService:
                 logger.debug("the shim sent a message that this version does not support")
 
     def _send(self, line: bytes) -> None:
-        """Send a line; if the driver has ended, only log it: `_read` sees the end too."""
+        """Send a line; if the driver has ended, only log that: `_read` also sees the end."""
         try:
             self._jvm.send(line)
         except JvmError as error:

@@ -1,4 +1,8 @@
-"""The command `eo-listener`: one module for each subcommand; this one prints errors as a line."""
+"""The command `eo-listener`.
+
+Each subcommand has its own module. This module assembles the subcommands, and prints each error as
+one line.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ from eo_listener.spark import shim
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
-    """Ctrl-C, or output that could not be written; typer would exit with status 1 for both."""
+    """Ctrl-C, or an error of writing the output. typer would exit with status 1 for both."""
 
     def __init__(self, reason: OSError | KeyboardInterrupt) -> None:
         self.reason = reason
@@ -38,7 +42,7 @@ class _Stopped(Exception):  # noqa: N818  # not always an error
 
 
 class _Commands(TyperGroup):
-    """The commands; keeps their OSError and KeyboardInterrupt away from typer."""
+    """The group of all commands. Its OSErrors and KeyboardInterrupts never reach typer."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _passed_on():
@@ -131,10 +135,10 @@ def jar() -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on stderr, never a traceback.
+    """Run the command line; print a user's mistake as one line on stderr, without a traceback.
 
-    A fault in eo-listener prints its traceback, and exits with 70 (EX_SOFTWARE): 1 would mean that
-    the command has found a problem.
+    For a fault in eo-listener the command prints the traceback, and exits with 70 (EX_SOFTWARE): 1
+    would mean that it has found a problem in what it checks.
     """
     _require_streams()
     try:

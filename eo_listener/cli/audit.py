@@ -72,7 +72,7 @@ _NO_GROUP: Final = "the groups could not be read"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditOptions:
-    """The options that name the places to compare."""
+    """The options that name the places whose positions an audit compares."""
 
     checkpoint: Annotated[
         str | None,
@@ -188,7 +188,7 @@ def audit(
 
 
 def advice_for(request: AuditRequest) -> Advice:
-    """Return the parts of the request that printed commands need."""
+    """Return an Advice with the parts of the request that the advised commands repeat."""
     return Advice(
         cluster=request.cluster,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),
@@ -261,7 +261,7 @@ def _drained(
     advice: Advice,
     before: Positions | None,
 ) -> list[PositionFinding]:
-    """Judge if each group is drained, from its `unread` partitions and the reading `before`."""
+    """Return a finding for each group: drained or not; `before` is the previous reading."""
     return [
         check_drained(
             positions,
@@ -330,7 +330,7 @@ def _prove_rows(
 
 
 class _Counted:
-    """Yields the rows to the proof, and counts them; leaves out rows that lack a value."""
+    """Yields a table's rows to the gap proof and counts them; skips rows that lack a value."""
 
     def __init__(self, rows: Iterator[tuple[str, int, int]]) -> None:
         self._rows = rows
@@ -366,7 +366,7 @@ COLOURS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPositions:
-    """The positions of one partition in all places."""
+    """The positions of one partition in the log, the checkpoint, the groups and the ledgers."""
 
     partition: TopicPartition
     log: LogFacts | None
@@ -406,7 +406,7 @@ class PartitionPositions:
 
 
 def side_by_side(positions: Positions) -> Iterator[PartitionPositions]:
-    """Yield the positions of each partition in log, checkpoint, groups or ledgers, in order."""
+    """Yield, in order, the positions of each partition that any place has."""
     checkpoint, source = positions.checkpoint, positions.source
     done = {} if checkpoint is None else checkpoint.done
     ahead = {} if checkpoint is None else checkpoint.ahead
@@ -460,14 +460,14 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
 def shown_rows(
     rows: Sequence[PartitionPositions], result: AuditOutcome
 ) -> list[tuple[PartitionPositions, bool]]:
-    """Return the rows to print, in order; True marks a row with a finding to act on."""
+    """Return the partitions to print, in order, each with True if it has a finding to act on."""
     wrong = {tp for finding in result.to_act_on for tp in finding.ranges}
     first = sorted(rows, key=lambda row: (row.partition not in wrong, row.partition))[:ROWS]
     return [(row, row.partition in wrong) for row in sorted(first, key=lambda row: row.partition)]
 
 
 def headings(positions: Positions) -> list[str]:
-    """Return the headings of `cells`."""
+    """Return the headings of the columns that `cells` fills."""
     return [
         "partition",
         *(["log"] if positions.source is not None else []),

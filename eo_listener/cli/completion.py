@@ -1,4 +1,4 @@
-"""The values that a shell completes. Reads and writes nothing.
+"""The values that a shell offers for completion. Reads and writes nothing.
 
 Names of groups and topics are not completed: each Tab would query Kafka, with the secrets of a
 half-typed line, and the shell would wait as long as the cluster is unreachable. If this module
@@ -13,7 +13,7 @@ from eo_listener.sinks.ledger_address import EACH_FORM
 
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return a function that completes the words that an option takes."""
+    """Return a function that completes the word of an option, which must be one of `values`."""
     words = tuple(values)
 
     def complete(incomplete: str) -> list[str]:

@@ -112,7 +112,7 @@ class ServiceOptions:
 
 
 def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
-    """Build the targets that the command line names. Raises SettingsError."""
+    """Return the checkpoints to follow that the command line names. Raises SettingsError."""
     if not options.checkpoints:
         raise SettingsError(
             "no checkpoint is named", fix="Run eo-listener follow FOLDER, or use --config"
@@ -141,7 +141,10 @@ def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
 
 
 def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> Follower:
-    """Build a follower; `service` has the names of the config file. Raises SettingsError."""
+    """Build a Follower; `service` are settings, by their names in the config file.
+
+    Raises SettingsError.
+    """
     for target in targets:
         own = dict(target.cluster.properties)
         servers = own.pop("bootstrap.servers")
@@ -267,7 +270,7 @@ def _document(report: Report) -> dict[str, object]:
 
 
 def _serve(follower: Follower, count: int) -> None:
-    """Follow until a signal comes; a second signal ends the process at once."""
+    """Commit for the followed checkpoints until a signal comes; a second one ends the process."""
     with stop_signals() as stopped:
         follower.start()
         logging.getLogger("eo_listener").info("following %d checkpoints", count)

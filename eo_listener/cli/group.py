@@ -90,7 +90,7 @@ class ChangeOptions:
     as_json: Json = False
 
     def chooser(self, missing: str) -> Callable[..., dict[TopicPartition, int]]:
-        """Return `choose_for_group` with the policies of the options. Raises SettingsError."""
+        """Return `choose_for_group` with the policies in the options. Raises SettingsError."""
         require_one_of("--missing", missing, [*POLICIES, LEAVE])
         return partial(
             choose_for_group,
@@ -206,7 +206,10 @@ def _word(change: GroupChange, step: PartitionChange, missing: Collection[TopicP
 
 
 def _after(change: GroupChange, outcome: GroupOutcome | None) -> dict[TopicPartition, int]:
-    """Return the group's offsets as read back after the change, or as planned in a dry run."""
+    """Return the offsets that Kafka reports for the group after the change.
+
+    In a dry run, return the offsets that the plan would give the group.
+    """
     planned = {**change.group_positions, **change.positions()}
     positions = planned if outcome is None else outcome.group_positions
     return {tp: position.offset for tp, position in positions.items()}
@@ -409,7 +412,7 @@ def export(
 def _refuse_absent(
     by_group: Mapping[str, Mapping[TopicPartition, Position]], topics_named: frozenset[str]
 ) -> None:
-    """Raise SettingsError for a group, or a topic, without offsets to export."""
+    """Raise SettingsError for a named group or topic that has no offsets to export."""
     groups = [group for group, positions in by_group.items() if not positions]
     topics = topics_named - {tp.topic for positions in by_group.values() for tp in positions}
     if groups or topics:
@@ -467,7 +470,7 @@ def _write(output: Path | None, text: str) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file completely or not at all: a CSV file that was cut off looks complete."""
+    """Write `text` to `file` completely or not at all: a truncated CSV file looks complete."""
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_text(text, encoding="utf-8")
         return

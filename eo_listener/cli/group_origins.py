@@ -54,7 +54,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OriginOptions:
-    """The options that name an origin, and the requested topics, if any."""
+    """The options that name the origin of the offsets, and the topics to which to limit it."""
 
     checkpoint: Annotated[
         str | None,
@@ -120,7 +120,7 @@ class OriginOptions:
     def read_ledger(
         self, address: LedgerAddress, properties: Mapping[str, str]
     ) -> tuple[Origin, Head, str]:
-        """Return the applied position, the newest head and the name of the query."""
+        """Return a query's applied position in the ledger, its newest head, and its name there."""
         with (
             closing(spark_for([address], spark_settings(self.spark_conf or ()))) as spark,
             closing(
@@ -197,11 +197,13 @@ class NamedOrigin:
         held_partitions: Collection[TopicPartition],
         properties: Mapping[str, str],
     ) -> tuple[Origin, CommitMetadata]:
-        """Return the origin, and the author for the metadata of the commits.
+        """Read the origin; return it, and the author to name in the metadata of the commits.
 
-        `held_partitions` are the partitions of the group to change: a time applies to them if no
-        topic is named. `properties` are those of the cluster's client, for a ledger in a topic.
-        Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and FormatError.
+        `held_partitions` are the partitions for which the group that is to be changed holds
+        offsets. If the origin is a time and no topic is named, the time applies to these
+        partitions. `properties` are the properties of the cluster's client, used for a ledger in a
+        topic. Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and
+        FormatError.
         """
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
@@ -294,7 +296,7 @@ class NamedOrigin:
 
 
 def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
-    """Return a batch's end offsets. Raises SettingsError if it has read nothing from Kafka."""
+    """Return a batch's end offsets. Raises SettingsError if the batch has no Kafka offsets."""
     where = f"checkpoint {checkpoint.location}, query id {checkpoint.query_id()}"
     origin = batch_origin(where, batch)
     if not origin.offsets:
@@ -311,10 +313,12 @@ def _short(query_id: str) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return milliseconds since 1970. Raises SettingsError, also for a time without a zone.
+    """Parse a time; return milliseconds since 1970.
 
-    It also refuses a number that may be a year, or a time in seconds or microseconds: taken as
-    milliseconds, such a number would select one of the ends of the log.
+    Raises SettingsError, also for a time without a zone.
+
+    The function also refuses a number that may be a year, or a time in seconds or microseconds:
+    read as milliseconds, such a number would select the start or the end of the log.
     """
     if _NUMBER.fullmatch(text):
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:

@@ -25,7 +25,7 @@ Rows = tuple[PartitionLag, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """The status of one group. Values that need several readings are None at first."""
+    """The status of one group. A value that needs several readings is None until they are made."""
 
     group: str
     rows: Rows
@@ -41,7 +41,7 @@ class GroupStatus:
 
     @property
     def verdict(self) -> LagVerdict | None:
-        """Burrow's verdict of the group."""
+        """Burrow's verdict on the group, or None if it is not known yet."""
         return gravest(list(self.verdicts.values()))
 
     @property
@@ -133,7 +133,7 @@ class StatusReader:
 
     @property
     def single(self) -> bool:
-        """True if exactly one group is named, and no pattern."""
+        """True if the reader reads exactly one group, given by its name and not by a pattern."""
         return len(self._patterns) == 1 and not is_pattern(self._patterns[0])
 
     @property
@@ -142,7 +142,10 @@ class StatusReader:
         return frozenset(pattern for pattern in self._patterns if not is_pattern(pattern))
 
     def read(self) -> tuple[GroupStatus, ...]:
-        """Read all groups. A KafkaError names the options of the command that may be wrong."""
+        """Read all groups.
+
+        The text of a KafkaError names the options of the command that may be wrong.
+        """
         try:
             return self._statuses()
         except KafkaError as error:
@@ -172,7 +175,7 @@ class StatusReader:
         return tuple(statuses)
 
     def _forget(self, statuses: Sequence[GroupStatus]) -> None:
-        """Forget groups and partitions that no longer exist."""
+        """Forget earlier readings of groups and partitions that `statuses` no longer contain."""
         unread = {status.group for status in statuses if status.error is not None}
         present = {(status.group, row.partition) for status in statuses for row in status.rows}
         for key in [key for key in self._windows if key not in present and key[0] not in unread]:
@@ -181,7 +184,7 @@ class StatusReader:
             del self._trends[name]
 
     def interrupt(self) -> None:
-        """End the reading that waits for many groups, if there is one. Any thread may call it."""
+        """Interrupt the reading of many groups, if one is in progress. Any thread may call this."""
         self._many.close()
 
     def close(self) -> None:
@@ -192,7 +195,8 @@ class StatusReader:
     def _held(self) -> dict[str, HeldByGroup]:
         """Read the groups' offsets.
 
-        It reads a single group with the requests of a driver, which survive a broker's restarts.
+        If only one group is named, the method uses the requests that a driver uses, because these
+        survive a broker's restart.
         """
         if self.single:
             name = self._patterns[0]
@@ -217,10 +221,10 @@ class StatusReader:
     def _ages(
         self, by_group: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """Return the times of the oldest unread records that can be read within `_AGES` seconds.
+        """Return the times of each group's oldest unread records, as many as `_AGES` seconds allow.
 
-        A consumer reads a partition from one offset at a time, so groups with different offsets are
-        read one after the other.
+        A consumer reads a partition from only one offset at a time, so the method reads for groups
+        with different offsets one after the other.
         """
         deadline = time.monotonic() + _AGES
         ages: dict[str, dict[TopicPartition, int]] = {}

@@ -112,7 +112,7 @@ class LedgerOptions:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RepairOptions(LedgerOptions):
-    """The options of each repair."""
+    """The options that all repairs of a ledger share."""
 
     clients: Clients = None
     watch: Annotated[
@@ -128,7 +128,7 @@ class RepairOptions(LedgerOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GapOptions(RepairOptions):
-    """The options of `ledger accept`; their cluster may be the source's only, not the ledger's."""
+    """The options of `ledger accept`; the cluster that they name may be the source's alone."""
 
     servers: Annotated[
         str | None,
@@ -249,7 +249,7 @@ class GapInLog:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that describe the offsets to give up."""
+        """The lines that describe to the user which offsets the repair gives up."""
         count = size([self.gap])
         lines = [f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"]
         if self.log is None or self.in_log is None:
@@ -279,7 +279,7 @@ class GapInLog:
 def compare_gap(
     properties: Mapping[str, str] | None, tp: TopicPartition, gap: OffsetRange, head: Head
 ) -> GapInLog:
-    """Compare a gap with the log of its partition, unless `properties` is None.
+    """Compare a gap with its partition's log; if `properties` is None, read nothing from Kafka.
 
     Raises SettingsError if the gap reaches beyond the end of the log, or the topic differs from the
     ledger's.
@@ -318,7 +318,10 @@ def compare_gap(
 
 
 class _Steps:
-    """Checks and prints the repair of the ledgers `keys`, of which the first one has heads."""
+    """Checks and prints the repair of the ledgers that have the keys `keys`.
+
+    The ledger of the first key has heads.
+    """
 
     def __init__(
         self,
@@ -341,7 +344,7 @@ class _Steps:
         self._remarks = repair.remarks
 
     def say(self, *lines: str) -> None:
-        """Print the plan of the repair, and its consequences for others."""
+        """Print `lines`, which describe the planned repair, and the remarks on its side effects."""
         if not self._as_json:
             for line in (*lines, *self._remarks):
                 print_line(console(), line)
@@ -408,7 +411,7 @@ def _java(
 
 
 def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
-    """Return all ledgers, and the heads of each ledger that has heads."""
+    """Return all ledgers of the store, and the heads of each ledger that has heads."""
     ledgers = repair.reader.ledgers()
     return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
 
@@ -416,7 +419,10 @@ def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledge
 def _chosen(
     repair: LedgerRepair, options: RepairOptions
 ) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
-    """Return the result of `_read`, and the requested key; SettingsError unless one key fits."""
+    """Return the result of `_read`, and the key of the ledger that the options name.
+
+    Raises SettingsError unless exactly one key fits.
+    """
     ledgers, heads = _read(repair)
     return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
 
@@ -470,7 +476,7 @@ app.command(epilog=ACCEPT)(accept)
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
-    """Return each partition's `count` newest entries of history, and older entries with a gap."""
+    """Return each partition's `count` newest entries in the history, and older ones with a gap."""
     newest: list[AppliedBatch] = []
     if count:
         for _, group in groupby(reader.history(key), lambda entry: entry.partition):

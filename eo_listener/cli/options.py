@@ -62,7 +62,7 @@ Storage = Annotated[
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make each field of a command's dataclass parameters a separate option for typer."""
+    """Decorate a command: typer then offers each field of its dataclass parameters as an option."""
     # Not get_type_hints: in Python 3.10 it hides the Annotated of an argument that may be None.
     arguments = signature(command, eval_str=True).parameters
     bundles: dict[str, type[Any]] = {
@@ -138,7 +138,7 @@ def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
 
 
 def _pairs(argument: str) -> Iterable[str]:
-    """Return `argument`, or the lines of the file that it names, but no empty line or comment."""
+    """Return `argument`, or for `@FILE` the file's lines without empty lines and comments."""
     if not argument.startswith("@"):
         return (argument,)
     try:
@@ -175,7 +175,7 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 def require_cluster(servers: str | None, *options: object) -> None:
-    """Raise SettingsError for an option that needs a cluster, if no cluster is named."""
+    """Raise SettingsError if `servers` names no cluster, which the requested option needs."""
     if servers is None and any(options):
         raise SettingsError(
             "groups, topics and properties need a cluster, but none is named",
@@ -202,7 +202,7 @@ def require_groups(names: list[str], *, every: bool) -> None:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave the error to `main`; rich would exit with 1, which means a finding here."""
+        """Let `main` handle the error; rich would exit with 1, which here means a finding."""
         raise  # noqa: PLE0704  # rich calls this while it handles the BrokenPipeError
 
 
@@ -216,7 +216,7 @@ def console() -> Console:
 
 
 def named(text: str) -> Text:
-    """Return a text from outside, such as a name, with escapes for codes that a terminal obeys."""
+    """Return a text from outside, such as a name, with its terminal control codes escaped."""
     return Text(escaped(text))
 
 

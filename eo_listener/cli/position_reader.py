@@ -1,6 +1,6 @@
 """Reads the positions that `eo-listener audit` compares, in the order given in `audit.positions`.
 
-A place that cannot be read becomes a finding; the others are still read.
+If a place cannot be read, the reader reports a finding, and still reads the others.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LedgerChoice:
-    """Chooses ledgers by the given names; without `query`, by the checkpoint's id or partitions."""
+    """Chooses a store's ledgers by name; without `query`, by the checkpoint's id or partitions."""
 
     query: str | None
     sink: str | None
     checkpoint: CheckpointPositions | None
 
     def read(self, reader: LedgerReader) -> StorePositions:
-        """Read a store. Raises the errors of `reader`."""
+        """Read the chosen ledgers of a store. Raises the errors of `reader`."""
         every = reader.ledgers()
         chosen = self.chosen(every)
         moved = self._moved(every)
@@ -103,10 +103,13 @@ class LedgerChoice:
         }
 
     def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
-        """Return each sink's key with the newest batch: the query may have been renamed.
+        """Return, for each sink, the key whose ledger has the newest batch.
 
-        A query that runs on a copy of the checkpoint has the same id. So if exactly one ledger is
-        at the checkpoint's newest batch or at the next batch, the method chooses that ledger.
+        The query may have been renamed, so that a sink has several keys.
+
+        A query that runs on a copy of the checkpoint has the same query id. So if exactly one
+        ledger is at the checkpoint's newest batch or at the next batch, the method chooses that
+        ledger.
         """
         last = -1 if self.checkpoint is None else self.checkpoint.newest
         newest = set()
@@ -119,7 +122,7 @@ class LedgerChoice:
 
 
 def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
-    """Return a ledger with the facts of its history."""
+    """Read the history of `ledger`, and return the ledger with the facts from it."""
     history = read_history(reader.history(ledger.key), ledger.heads, newest=ledger.newest_only)
     return LedgerPositions(
         store=reader.label,
@@ -139,7 +142,7 @@ def positions(reader: LedgerReader, ledger: StoredLedger) -> LedgerPositions:
 def claims(
     reader: LedgerReader, sink: str, topic_ids: Mapping[str, str | None] = _UNKNOWN
 ) -> dict[TopicPartition, AppliedRange]:
-    """Return the ranges that a sink's table must have: its ledgers, merged as in `merged`."""
+    """Return the ranges whose rows a sink's table must have, merged from all its ledgers."""
     return merged(applied_ranges(reader, sink), topic_ids)
 
 
@@ -351,8 +354,8 @@ def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:
 class PositionReader:
     """Reads the positions once; `failures` then lists the places that could not be read.
 
-    `spark` reads the tables, and stays open; without it, the reader starts a Spark session of its
-    own, which `close` ends.
+    If `spark` is given, the reader reads tables with this Spark session, and leaves it open.
+    Otherwise the reader starts its own Spark session, which `close` ends.
     """
 
     def __init__(self, request: AuditRequest, spark: LocalSpark | None = None) -> None:
@@ -364,7 +367,7 @@ class PositionReader:
         self.logs: RecordReader | None = None
 
     def read(self) -> Positions:
-        """Read all that is requested. Raises SettingsError for an impossible request."""
+        """Read all requested positions. Raises SettingsError for an impossible request."""
         request = self._request
         cluster = self._cluster()
         groups = {} if cluster is None else self._groups(cluster)
@@ -421,9 +424,9 @@ class PositionReader:
         self._opened.close()
 
     def _tried(self, about: str, read: Callable[[], _T], lost: str = "") -> _T | None:
-        """Return the result of `read`; if it fails, add the error to `failures` and return None.
+        """Call `read` and return its result; on an error, add it to `failures` and return None.
 
-        `lost` is the fix if something is missing that should exist.
+        `lost` is the fix to show if the error is that something does not exist.
         """
         try:
             return read()
@@ -457,7 +460,7 @@ class PositionReader:
         return {name: group for name, group in facts.items() if group is not None}
 
     def _held(self, facts: GroupFacts) -> GroupFacts | None:
-        """Return `facts`; if the offsets could not be read, add to `failures` and return None."""
+        """Return `facts`; if the offsets could not be read, add a failure and return None."""
         if facts.held is not None:
             return facts
         error = KafkaError(
@@ -474,7 +477,10 @@ class PositionReader:
         groups: Mapping[str, GroupFacts],
         done: Mapping[TopicPartition, int],
     ) -> Iterator[GroupPositions]:
-        """Yield the groups as they are now; together they have `_SETTLE` seconds to catch up."""
+        """Read the groups again, and yield them.
+
+        Groups that are behind have `_SETTLE` seconds, in all, to catch up.
+        """
         deadline = time.monotonic() + _SETTLE
         for facts in groups.values():
             other_topics = {
@@ -495,7 +501,7 @@ class PositionReader:
         other_topics: Collection[str],
         deadline: float,
     ) -> GroupPositions | None:
-        """Return one group; if it can no longer be read, add that to `failures` and return None."""
+        """Read one group again; if that fails, add the error to `failures` and return None."""
         before: Mapping[TopicPartition, Position] = facts.held or {}
         while True:
             now = self._held(cluster.group(facts.name))
@@ -542,10 +548,10 @@ class PositionReader:
         return [stores[at] for at in sorted(stores)]
 
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
-        """Return `stores`; if their ledgers differ, with a second reading of the ledgers.
+        """Return `stores`; if the ledgers differ from each other, read them a second time.
 
-        A running query moves the ledgers one after the other, and the first reading read them one
-        after the other.
+        They may differ only because a running query moves the ledgers one after the other, while
+        this class reads them one after the other.
         """
         ends = [ledger.ends for store in stores for ledger in store.ledgers]
         if all(ledger_ends == ends[0] for ledger_ends in ends):
@@ -626,7 +632,7 @@ def _is_behind(
 ) -> bool:
     """Return True if a running listener has not yet committed all offsets to a group.
 
-    Only topics that the group holds count, and topics that are not in `other_topics`.
+    A topic counts only if the group holds offsets of it, or if it is not in `other_topics`.
     """
     topics = {tp.topic for tp in (*before, *after)}
     return any(

@@ -53,7 +53,7 @@ _METHODS = ("driver", "executors")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClusterOptions:
-    """The options for a cluster, and for the commits to it."""
+    """The options that describe a cluster, and the planned commits to its groups."""
 
     servers: Annotated[
         str | None,

@@ -23,7 +23,7 @@ def begin_log(level: int) -> None:
 def stop_signals() -> Iterator[threading.Event]:
     """Yield an event that the first SIGTERM or SIGINT sets; a second signal ends the process.
 
-    If no signal came, the earlier handlers are restored.
+    If no signal came, the context restores the earlier handlers at its end.
     """
     stopped = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

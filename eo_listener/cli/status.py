@@ -87,7 +87,7 @@ def _watch(
     every: float,
     as_json: bool,
 ) -> None:
-    """Read and print repeatedly; if Kafka cannot be reached, report it each time, and try again."""
+    """Read and print the groups repeatedly; if Kafka is unreachable, report it and try again."""
     out = console()
     try:
         if as_json or not out.is_terminal:
@@ -126,7 +126,7 @@ def _print_error(
 
 
 def _print(reader: StatusReader, statuses: Sequence[GroupStatus], as_json: bool) -> None:
-    """Print the table or, as JSON, the document of a single named group or of all groups."""
+    """Print a table or, with `as_json`, the JSON of the single named group or of all groups."""
     if not as_json:
         console().print(_screen(reader, statuses))
     elif reader.single:

@@ -29,7 +29,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 def screen(
     statuses: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
 ) -> RenderableType:
-    """Return the display of one reading."""
+    """Return what the terminal shows for one reading of the groups."""
     if not statuses:
         return Text("no group matches: check the names and the cluster")
     shown = _partitions(statuses[0]) if single else _groups(statuses)
@@ -117,14 +117,14 @@ def _line(group: GroupStatus, *, watched: bool) -> Iterator[object]:
 
 
 def _total(group: GroupStatus) -> str:
-    """Format the lag, followed by the read_committed lag if that differs."""
+    """Format a group's total lag, followed by the read_committed lag if that differs."""
     if group.stable_lag is None or group.stable_lag == group.lag:
         return cell(group.lag)
     return f"{cell(group.lag)} ({group.stable_lag} stable)"
 
 
 def query_of(row: PartitionLag) -> str:
-    """Return the query that committed last, or `-` for another program."""
+    """Return the query that committed the offset of `row`, or `-` if another program did."""
     return row.writer.author if row.writer else "-"
 
 

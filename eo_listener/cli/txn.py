@@ -271,7 +271,7 @@ class Commands:
 def print_reading(
     out: Console, reading: TransactionReading, commands: Commands, now_ms: int
 ) -> None:
-    """Print a reading."""
+    """Print a reading of the open transactions, with the commands that end each."""
     if not reading.unstable and not reading.errors:
         print_line(out, "no open transaction blocks readers here")
         return
@@ -319,7 +319,7 @@ class Abort:
     not_ended: Mapping[str, str] | None
 
     def print(self, out: Console, now_ms: int) -> None:
-        """Print what was done, or would be done."""
+        """Print what the abort did or, in a dry run, would do."""
         transaction = self.transaction
         if transaction is None:
             print_line(out, f"nothing to end: {self.transactional_id!r} has no open transaction")
@@ -369,7 +369,7 @@ def consequence(transaction: OpenTransaction) -> str:
 
 
 def whose(transaction: OpenTransaction) -> str:
-    """Return the owner of a transaction as text."""
+    """Return a text that names the owner of a transaction."""
     owner = transaction.owner
     if owner is None:
         return "not known" if transaction.transactional_id is None else "not ours"
@@ -379,7 +379,7 @@ def whose(transaction: OpenTransaction) -> str:
 
 
 def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
-    """Return the action for a transaction, printed before its commands."""
+    """Return a heading and what to do about a transaction, to print before its commands."""
     if transaction.verdict is TransactionVerdict.UNKNOWN:
         return "why", transaction.reason or "-"
     if transaction.verdict is TransactionVerdict.ENDING:

@@ -4,8 +4,8 @@ Each checkpoint has its own thread (`CheckpointPoller`), so that a slow storage 
 checkpoint. `CheckpointTracker`, which does no I/O, decides what to commit. The committer is the
 same as the listener's.
 
-- A damaged file, or a newest batch that is lower than before, counts only if the next read shows it
-  too: a remote listing may be stale.
+- A damaged file, or a newest batch that is lower than before, counts only if the next read shows
+  the same, because a remote listing may be stale.
 - The commits carry the run id `follow`.
 - The guard compares the durable ends of two reads. So it detects partitions that went back or
   vanished, but no gap.

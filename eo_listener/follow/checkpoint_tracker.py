@@ -1,6 +1,6 @@
 """Decides from each reading of a checkpoint what to commit and what to report.
 
-It does no I/O: the time comes in as an argument.
+This module does no I/O, and gets the time as an argument.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plan(
     batch: int,
     sources: Mapping[str, Offsets],
 ) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
-    """Return the commits of one batch, and the topics for which `target` names no group."""
+    """Return the commits of one batch's offsets, and the topics for which `target` has no group."""
     metadata = CommitMetadata.for_batch(
         name=target.name, query_id=query_id, run_id=RUN, batch_id=batch
     ).text()
@@ -112,7 +112,7 @@ class CheckpointTracker:
         self._suspect: Reading | None = None
 
     def on_reading(self, reading: Reading, now: float, *, final: bool = False) -> Step:
-        """Process a reading that was made at the time `now`, and return the actions."""
+        """Process a reading that was made at the time `now`, and return the resulting step."""
         if reading.unreachable is not None:
             return self._unreachable(reading.unreachable)
         self._unanswered = 0
@@ -206,7 +206,7 @@ class CheckpointTracker:
         )
 
     def _advance(self, reading: Reading, now: float) -> Step:
-        """Return the step to the batch that is durable now, and remember that batch."""
+        """Return the step for the batch that is durable now, and remember that batch."""
         durable, last = reading.durable, self._durable
         back = self._went_back(durable)
         if back and reading.findings:
@@ -227,7 +227,7 @@ class CheckpointTracker:
         return replace(step, recommit=recommit, events=(*events, *violations, *step.events))
 
     def _nothing(self, reading: Reading) -> tuple[Notice, ...]:
-        """Return the notices that no batch is committed, or that none is left."""
+        """Return the notice that the checkpoint has no committed batch, or no longer has one."""
         if reading.findings:
             return ()
         notices = self._notices.report(
@@ -251,7 +251,7 @@ class CheckpointTracker:
     def _start_notices(
         self, durable: BatchOffsets, last: BatchOffsets | None, *, back: bool
     ) -> tuple[Notice, ...]:
-        """Return the notice that commits begin at this batch, or go back to it."""
+        """Return the notice that commits begin at the batch `durable`, or go back to it."""
         if back and last is not None:
             text = f"it went back from batch {last.batch} to batch {durable.batch}"
             if last.batch == durable.batch:

@@ -45,7 +45,7 @@ _Place = tuple[str, str, TopicPartition]  # a partition in a group of a cluster
 
 
 def read_once(checkpoint: Checkpoint) -> Reading:
-    """Read a checkpoint; takes as long as its storage takes to answer."""
+    """Return a reading of a checkpoint; this takes as long as its storage takes to answer."""
     try:
         if not checkpoint.exists():
             return Reading()
@@ -79,9 +79,9 @@ class CheckpointPoller:
         self.fault: Exception | None = None
 
     def start(self, *, once: bool = False) -> None:
-        """Start to read, until `stop` is called.
+        """Start to read the checkpoint repeatedly, until `stop` is called.
 
-        With `once`, read only once, or twice if the first reading is doubtful.
+        With `once`, the thread reads only once, or twice if the first reading is doubtful.
         """
         if self._thread is not None:
             raise RuntimeError("a poller can be started only once")
@@ -113,7 +113,7 @@ class CheckpointPoller:
             pause = self._read()
 
     def _run_once(self) -> None:
-        """Read once, and again if the first reading is doubtful."""
+        """Read the checkpoint once, and a second time if the first reading is doubtful."""
         try:
             reading = read_once(self.checkpoint)
             if self._tracker.doubtful(reading):
@@ -182,7 +182,7 @@ class Follower:
             )
 
     def start(self) -> None:
-        """Start to follow; returns at once."""
+        """Start to follow the checkpoints; returns at once."""
         for poller in self._pollers:
             poller.start()
 
@@ -200,7 +200,7 @@ class Follower:
                 self._observers.notify(_silence(shown, _SILENT))
 
     def once(self, timeout: float) -> tuple[Report, ...]:
-        """Commit what is durable now, close the follower, and return the results.
+        """Commit the offsets that are durable now, close the follower, and return the results.
 
         Takes about `timeout` seconds at most. Call either `start` or `once` on a follower, not
         both.
@@ -225,7 +225,7 @@ class Follower:
         )
 
     def close(self, timeout: float) -> None:
-        """Stop reading, commit what was read, and close everything, within about `timeout` seconds.
+        """Stop reading, commit the offsets already read, and close all, within about `timeout` s.
 
         Offsets that are then unconfirmed are reported as CommitAbandoned. A thread whose storage
         does not answer is left behind, as a daemon.
@@ -238,7 +238,7 @@ class Follower:
         self._committer.close(max(0.0, deadline - time.monotonic()))
 
     def _act(self, shown: str, step: Step) -> None:
-        """Carry out a step of one checkpoint; called on the thread that reads the checkpoint."""
+        """Carry out a step of one checkpoint; the thread that reads the checkpoint calls this."""
         with self._order:  # offsets that were allowed first must be offered first
             released = self._shared.drop(shown) if step.released else ()
             lowest = [self._shared.lowest(shown, shown, commit) for commit in step.commits]
@@ -273,8 +273,9 @@ def _silence(shown: str, seconds: float) -> Notice:
 class Report:
     """The result of `Follower.once` for one checkpoint.
 
-    `groups` are the offsets to commit, and `batch` is their batch, or None if there are no such
-    offsets. `refused` and `failed` give the reason for each partition that was not committed.
+    `groups` are the offsets to commit, and `batch` is the batch of these offsets, or None if there
+    are no offsets to commit. `refused` and `failed` give the reason for each partition that was not
+    committed.
     """
 
     checkpoint: str
@@ -305,7 +306,7 @@ class Outcomes:
         self._lock = threading.Lock()
 
     def offered(self, checkpoint: str, commits: tuple[GroupOffsets, ...]) -> None:
-        """Remember the commits that were offered for a checkpoint."""
+        """Remember the commits that the follower has offered to the committer for a checkpoint."""
         with self._lock:
             self._offered[checkpoint] = commits
 

@@ -13,7 +13,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class NoticeKind(Enum):
-    """A kind of notice; the value is a number of its own and the level of the log line."""
+    """A kind of notice; its value is a unique number with the level of the notice's log line."""
 
     FOLLOWING = (1, logging.INFO)
     NOTHING_DURABLE = (2, logging.INFO)
@@ -30,7 +30,7 @@ class NoticeKind(Enum):
 
     @property
     def level(self) -> int:
-        """The level of the log line."""
+        """The level at which a notice of this kind is logged."""
         return self.value[1]
 
     @property
@@ -98,7 +98,8 @@ class ActiveNotices:
     ) -> Notices:
         """Return a notice, unless it was already reported in the same words and is still true.
 
-        Without `repeat_if_changed`, the same problem in other words is not reported again either.
+        Without `repeat_if_changed`, the method does not report a notice of this kind again even if
+        its words change.
         """
         notice = self.notice(kind, text, cause, fix)
         active = self._notices.get(kind)

@@ -1,11 +1,12 @@
-"""Writes each batch of a query to each of its sinks once, and chooses the start of a query.
+"""Writes each batch of a query to each of its sinks once, and finds the offsets to start at.
 
 How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 
 - FIRST: the partition has no head, and the query begins with this batch: no earlier batch has read
   the partition, or no offset comes before the range.
 - NEXT: the range starts where the head ends.
-- REPLAY: the range is that of the head, and the same checkpoint of this query has moved it there.
+- REPLAY: the range is the head's range, and the same checkpoint of this query has moved the head
+  there.
 - Anything else is an error; if a batch has several, the guard raises the gravest. Gravest first:
   topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression (the
   batch starts or ends below the head, or the log was truncated), overlap, not in the ledger, gap
@@ -13,9 +14,9 @@ How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 - On request the guard accepts a gap (`on_gap`), a ledger that begins in mid-stream (`on_first`), or
   a recreated topic that is read from its start (`on_recreated`).
 
-The judgement explains an error; compare-and-set is the proof. In the transaction that has the rows,
-each head must still be exactly the one that was read, and each statement must change exactly one
-row. That also stops a zombie or a second driver.
+The judgement explains an error; compare-and-set is the proof. In the transaction that writes the
+rows, each head must still be exactly the head that was read, and each statement must change exactly
+one row. This also stops a zombie or a second driver.
 
 A partition without a head (`batch_guard`):
 
@@ -42,19 +43,19 @@ Facts that count, and facts that do not:
   has rows if the watermark of a stateful query moves. Its ranges prove nothing, so for such a batch
   alone, the query's id and the batch's number in the heads decide if it was applied.
 - Sources other than Kafka are counted (`next_move`): all such sources of a query are one partition,
-  whose offset is the number of the batch. By its number alone, a batch that was planned again would
-  count as a replay: after the loss of `offsets/N`, or in a copy of the checkpoint. Such a batch
-  reads other files, although Spark's text for them may be the same (`{"logOffset":7}`). But the
-  time in `offsets/N` differs, because Spark writes it when it plans the batch, and reads it at a
-  restart. So the head has a digest of that file, and the guard compares each batch with the
-  previous one.
+  whose offset is the number of the batch. If only the number counted, a batch that was planned
+  again (after the loss of `offsets/N`, or in a copy of the checkpoint) would count as a replay.
+  Such a batch reads other files, although Spark's text for them may be the same
+  (`{"logOffset":7}`). But the time in `offsets/N` differs, because Spark writes it when it plans
+  the batch, and reads it at a restart. So the head has a digest of that file, and the guard
+  compares each batch with the previous one.
 - Topic ids have no order. If the ledger's id differs from the plan's, the runner queries Kafka
   again after it has read the ledger (`on_recreated="restart"` only), so that the plan's id is the
   newer one. Otherwise a driver that was suspended while its topic was recreated would mistake its
   old topic for the new one; the model found that history.
 - Two sources must not read the same partition: the ledger has one head for it.
 - A replay of a stateful query is computed and its rows are discarded, because Spark 4.2 fails a
-  query whose state was not written (SPARK-52008). For a stateless query nothing is computed.
+  query whose state was not written (SPARK-52008). For a stateless query, Spark computes nothing.
 - The plan reader finds the run of a batch by the DataFrame's session, of which each run has a
   clone. The thread's local property names the query only if pyspark pins its threads. Under Spark
   Connect the run is unknown. There Spark starts a process for the function at each start of a
@@ -67,13 +68,13 @@ Rows that are computed once (`data_frames`):
   several sinks, a frame may read a table that an earlier sink has just written: `persist()` is no
   copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows are
   computed by `localCheckpoint` before the first sink writes.
-- A stage that ran twice shows in Spark's status store. A new try of ours plans the transform again,
-  with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so that
-  only a restart helps.
+- Spark's status store shows if a stage ran twice. For a new try, eo_listener plans the transform
+  again, with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so
+  that only a restart helps.
 
 After a failure (`SinkWriter`):
 
-- After a conflict, the whole entry is tried again.
+- After a conflict, the writer tries the whole entry again.
 - After a lost answer to COMMIT, the writer reads the ledger until it shows the outcome.
 - If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
   previous driver that was about to end may have written this very batch, which is no error. Any
@@ -85,8 +86,9 @@ A batch that a user's function passes twice within one run:
 
 - After a call that returned, the same `exactly_once` refuses a second call: the function may write
   in parts, and the second part would be lost, while a refusal costs a restart.
-- After a call that failed, the second is a retry, and the ledger decides. Rows are never compared:
-  a comparison is possible only for deterministic plans, and must compute both DataFrames.
+- After a call that failed, the second call is a retry, and the ledger decides. eo_listener never
+  compares rows: a comparison is possible only for deterministic plans, and must compute both
+  DataFrames.
 - A restart of the query has a new run id, so the same object accepts a batch again that Spark
   repeats.
 - Of two `exactly_once` for one sink and name, `process_writes` records which has written the batch

@@ -1,7 +1,8 @@
 """The kinds of a batch's errors: what happened, why, and what to run. Reads and writes nothing.
 
-Most texts are the same for every sink. A ledger that is kept apart from its rows can be older than
-the rows: a start from that ledger would write rows twice. So the texts about such a ledger differ.
+Most texts are the same for every sink. But a ledger that is kept apart from its rows can be older
+than the rows, and a start from that ledger would write rows twice. So for such a ledger there are
+separate texts.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 class ErrorText(NamedTuple):
     """The text of an error: `{name}` is the query's name, `{old}` a former name, as in Python.
 
-    `{consent}` confirms a new checkpoint. `{rename}` is the command that carries a ledger over from
-    the old names, `{move}` from the old sink alone, both after a colon; `{accept}` is the command
-    that accepts the first gap. These three are empty for a sink whose ledger no command finds.
+    `{consent}` is the value that confirms a new checkpoint. `{rename}` is the command that carries
+    a ledger over from the old names, `{move}` the command that carries it over from the old sink
+    alone, both after a colon; `{accept}` is the command that accepts the first gap. These three are
+    empty for a sink whose ledger no command finds.
     """
 
     problem: str
@@ -154,7 +156,7 @@ _RENAMED_APART = ErrorText(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """An error class and its text; `apart` is the text for a ledger apart from its rows."""
+    """An error class and its text; `apart` is the text if the ledger is apart from its rows."""
 
     error: type[GuardError]
     problem: str

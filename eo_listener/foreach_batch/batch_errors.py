@@ -39,7 +39,7 @@ class BatchErrors:
     def name_old(
         self, kind: BatchErrorKind, tp: TopicPartition, key: LedgerKey, head: Head, sink: str
     ) -> None:
-        """Add an error for a partition whose head the ledger of `sink` has under another key."""
+        """Add an error for a partition whose head is in the ledger of `sink` under another key."""
         where = "" if key.sink == sink else f" of {key.sink}"
         self._old = key
         self.add(kind, tp, head.range, f"batch {head.batch_id} of {key.query!r}{where}")

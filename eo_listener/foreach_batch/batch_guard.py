@@ -1,12 +1,15 @@
-"""Judges if a planned batch is the next for a sink, or if the sink has it. Reads no store itself.
+"""Judges if a planned batch is the next batch for a sink, or if the sink already has the batch.
+
+The module itself reads no store.
 
 The guard judges by the ranges of offsets, partition by partition, and not by the batch's number: a
 new checkpoint counts from 0 again. There are two exceptions. For a batch without any new offsets,
 whose rows come from Spark's state alone, only its number shows if it was applied. And for sources
-that are not Kafka, only the number of the batch is known (`next_move`).
+other than Kafka, the guard knows only the number of the batch (`next_move`).
 
-Only the query that applied a range repeats it. A query's id lives as long as its checkpoint, and is
-in every copy of it. Under a different id the same range may have different rows.
+A range counts as a replay only for the query that applied it, known by its query id, because under
+a different id the same range may have different rows. A query's id lives as long as the query's
+checkpoint, and is in every copy of the checkpoint.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 class Judgement:
     """The guard's answer about a batch for one sink.
 
-    `verdict` is that of the whole batch: REPLAY if the sink has all of it, FIRST if none of its
-    partitions was known. `entry` has no moves if nothing is to be written: after REPLAY, and for a
-    batch without any partition. `replayed` has the ranges that the sink already has.
+    `verdict` is the verdict on the whole batch: REPLAY if the sink has all of the batch, FIRST if
+    the ledger had none of its partitions. `entry` has no moves if nothing is to be written: after
+    REPLAY, and for a batch without any partition. `replayed` has the ranges that the sink already
+    has.
     """
 
     verdict: BatchVerdict
@@ -142,7 +146,7 @@ def topic_was_recreated(plan: PlannedBatch, applied: Mapping[TopicPartition, Hea
 
 @dataclass(slots=True)
 class _BatchCheck:
-    """Collects the moves, replays and errors of one batch, partition by partition."""
+    """Collects, partition by partition, the moves, replays and errors of one batch."""
 
     plan: PlannedBatch
     applied: Mapping[TopicPartition, Head]
@@ -163,7 +167,7 @@ class _BatchCheck:
         self.sources = {tp: index for index, offset_ranges in sources for tp in offset_ranges}
 
     def verdict(self, moves: Mapping[TopicPartition, Move]) -> BatchVerdict:
-        """Return the verdict of the whole batch, of which `moves` are to be written."""
+        """Return the verdict on the whole batch; `moves` are the moves that are to be written."""
         if self.replayed and not moves:
             return BatchVerdict.REPLAY
         continues_head = any(
@@ -175,7 +179,7 @@ class _BatchCheck:
     def judge(
         self, ranges: Mapping[TopicPartition, OffsetRange], new_checkpoint: str | None
     ) -> None:
-        """Judge the batch: by its new offsets and counted sources, or else by its number."""
+        """Judge the batch by its new offsets and counted sources; without these, by its number."""
         if self.plan.counted is not None:
             self.judge_count(self.plan.counted, new_checkpoint)
             self.judge_ranges(ranges)
@@ -187,7 +191,10 @@ class _BatchCheck:
             self.judge_number(ranges)
 
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Add an error for each partition in the ledger that is not read, if its topic is read."""
+        """Add an error for each partition in the ledger that the batch does not read.
+
+        Partitions of topics that the batch does not read at all are left out.
+        """
         gone = self.applied.keys() - ranges.keys()
         if not gone:
             return
@@ -322,7 +329,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log has the range's end, or was not read; otherwise add an error."""
+        """Return True if the log reaches the range's end, or was not read; else add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -353,7 +360,7 @@ class _BatchCheck:
     def judge_number(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge a batch without new offsets by its number.
 
-        The moves of an accepted batch give its heads this number.
+        If the batch is accepted, its moves store this number in the heads.
         """
         plan, strays = self.plan, {}
         for tp, offset_range in ranges.items():
@@ -408,11 +415,11 @@ class _BatchCheck:
         )
 
     def is_doubted(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True, and add an error, if a partition without a head must not begin here.
+        """Return True, and add an error, if the partition `tp` must not begin at `offset_range`.
 
-        Such a partition may begin in the query's first batch, or as a new partition. With
-        `on_first="accept"` it may begin anywhere, except with rows that the store has under another
-        name or table.
+        `tp` has no head. Such a partition may begin in the query's first batch, or as a new
+        partition. With `on_first="accept"` it may begin anywhere, except with rows that the store
+        has under another name or table.
         """
         former = self.other_heads
         if former is None:
@@ -439,7 +446,8 @@ class _BatchCheck:
     ) -> bool:
         """Return True, and add an error, if the sink has the rows of a range under another name.
 
-        This applies even if this name has a head: a query may be renamed, and renamed back.
+        This check also applies if the current name has a head: a query may be renamed, and renamed
+        back.
         """
         furthest = former.furthest(tp)
         if furthest is None or furthest[0].sink != former.sink:
@@ -456,11 +464,12 @@ class _BatchCheck:
 
         This compares the batch's number with the head of BATCHES, which each batch of a checkpoint
         moves by one. A number has a meaning in its own checkpoint only, and there only for one plan
-        of the batch. So the head names both: the checkpoint by its query id, and the plan in the
-        field of a topic's id. The guard accepts a head of another checkpoint only if the user has
-        named this head and the new checkpoint. With a general consent, a query whose checkpoint was
-        deleted would read a whole source a second time; and what the new checkpoint has to read
-        depends on what the sink has. `new_checkpoint` names both in the form of `_consent`.
+        of the batch. So the head names both: it holds the checkpoint's query id, and in place of a
+        topic id the id of the plan. The guard accepts a head of another checkpoint only if the user
+        has named this head and the new checkpoint. With a general consent, a query whose checkpoint
+        was deleted would read a whole source a second time; and what the new checkpoint has to read
+        depends on what the sink has. `new_checkpoint` names the head and the new checkpoint, in the
+        form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:
@@ -492,7 +501,7 @@ class _BatchCheck:
 
 
 def _ids(plan: PlannedBatch, tp: TopicPartition, head: Head | None) -> tuple[str, str] | None:
-    """Return the topic's id in the ledger and its current id if they differ, otherwise None."""
+    """Return the ids of the topic of `tp`, in `head` and in `plan`, or None unless they differ."""
     was, now = head.topic_id if head else None, plan.topic_ids.get(tp.topic)
     return None if was == now or was is None or now is None else (was, now)
 
@@ -508,7 +517,7 @@ class OtherHeads:
     heads: Mapping[LedgerKey, Mapping[TopicPartition, Head]]
 
     def furthest(self, tp: TopicPartition) -> tuple[LedgerKey, Head] | None:
-        """Return the partition's head with the highest offset, of the same sink if it has one."""
+        """Return the head of `tp` with the highest offset; prefer a head of the same sink."""
         return max(
             self.all_of(tp),
             key=lambda keyed_head: (keyed_head[0].sink == self.sink, keyed_head[1].range.until),
@@ -535,7 +544,10 @@ def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> b
 
 
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
-    """Return True if `head`, of the same query id, shows that part of the range was applied."""
+    """Return True if `head` shows that part of the range was applied.
+
+    The plan's query id must have moved `head`.
+    """
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 
 

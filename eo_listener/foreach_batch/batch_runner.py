@@ -59,7 +59,7 @@ class Frames(Protocol):
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows, and keep none."""
+        """Compute all rows of `frame`, and keep none."""
 
 
 Transform = Callable[[Any, PlannedBatch], Any]
@@ -68,7 +68,7 @@ Transform = Callable[[Any, PlannedBatch], Any]
 
 @dataclass(slots=True)
 class _BatchInProgress:
-    """A batch that is being applied; `sink` is the sink that is read or written now."""
+    """A batch that the runner is applying; `sink` is the sink that it reads or writes now."""
 
     plan: PlannedBatch
     name: str
@@ -85,13 +85,13 @@ class _BatchInProgress:
         }
 
     def target(self, sink: Sink) -> WriteTarget:
-        """Return the key under which the process knows the writer of this query to a sink."""
+        """Return the WriteTarget that names `sink` and the query's ledger in that sink."""
         return WriteTarget(sink.label, LedgerKey(sink.key, self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class _SinkTask:
-    """The judgement of a batch for one sink; `index` is the sink's place among the sinks."""
+    """The judgement of a batch for one sink; `index` is the sink's place in the list of sinks."""
 
     index: int
     sink: Sink
@@ -224,8 +224,8 @@ class BatchRunner:
     ) -> OtherHeads | None:
         """Return the heads that the query has under other names, or None if they were not read.
 
-        Reads them in the first batch of a run, because a name changes only with a restart, and if a
-        head is missing.
+        The method reads these heads in the first batch of a run, because a name changes only with a
+        restart, and later if a head is missing.
         """
         plan = batch.plan
         if self._runs_of_moved_by.get(sink.key) == plan.run_id and not is_unknown(plan, heads):
@@ -270,7 +270,7 @@ class BatchRunner:
     def _write(
         self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
     ) -> bool:
-        """Write what a sink lacks; return False if another driver has written all of it."""
+        """Write what a sink lacks of a batch; return False if another driver has written it all."""
         batch.sink = task.sink
         task, written = self._written(task, frame, batch, renew)
         if written is None:
@@ -300,10 +300,10 @@ class BatchRunner:
     def _written(
         self, task: _SinkTask, frame: Any, batch: _BatchInProgress, renew: Renew | None
     ) -> tuple[_SinkTask, Written | None]:
-        """Write what a sink lacks; return None if another driver has written all of it.
+        """Write what a sink lacks of a batch; return None if another driver has written it all.
 
-        With a transaction for each partition two drivers may take turns, so this repeats as long as
-        fewer partitions remain to be written each time.
+        With a transaction for each partition, two drivers may take turns. So the method repeats the
+        attempt, as long as fewer partitions remain to be written each time.
         """
         least = None
         target, writer = batch.target(task.sink), self._writers[task.index]
@@ -331,8 +331,8 @@ class BatchRunner:
     ) -> _SinkTask:
         """Judge a batch again, after another driver moved the ledger since it was read.
 
-        A driver that was about to end may have written this very batch: then the batch is a replay.
-        Raises `foreign` if a topic was recreated, or the guard refuses the batch.
+        A driver that was about to end may have written this very batch, and then the judgement is
+        REPLAY. Raises `foreign` if a topic was recreated, or the guard refuses the batch.
         """
         heads = self._applied(task.sink, batch)
         if topic_was_recreated(batch.plan, heads):
@@ -346,7 +346,7 @@ class BatchRunner:
     def _outputs(
         self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
-        """Yield a frame for each sink; if one computed frame is due, also how to compute it again.
+        """Yield a frame for each sink; for a single precomputed one, also how to compute it again.
 
         If several sinks need their frames, all rows are computed before the first sink writes,
         because a frame may read a table that an earlier sink writes. Rows that come from a shuffle
@@ -377,7 +377,7 @@ class BatchRunner:
             yield ready, renew if len(due) == 1 else None
 
     def _check_outputs(self, outputs: Sequence[Any], *, several: bool) -> None:
-        """Raise SettingsError if a sink would not get exactly one DataFrame."""
+        """Raise SettingsError unless the transform returned one DataFrame for each sink."""
         wrong = [type(output).__name__ for output in outputs if not self._frames.is_frame(output)]
         if not wrong and (not several or len(outputs) == len(self._sinks)):
             return
@@ -393,7 +393,11 @@ class BatchRunner:
 def batch_failed(
     error: Exception, *, query: str, run_id: str, batch_id: int, sink: str | None
 ) -> BatchFailed:
-    """Return the event of a failed batch, without foreign errors' texts: they may hold secrets."""
+    """Return the event of a failed batch.
+
+    The event leaves out the texts of errors that are not eo_listener's, because they may hold
+    secrets.
+    """
     own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(
         query=query,
@@ -412,7 +416,7 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """Return the plan without `continued` partitions of which earlier batches read nothing.
+    """Return the plan; its `continued` then lacks partitions of which no batch has read anything.
 
     The user's function may have returned without a call of exactly_once while its batches were
     empty. If the offsets at which the query began cannot be read, the plan stays as it is.

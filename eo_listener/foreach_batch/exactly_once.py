@@ -46,7 +46,7 @@ def exactly_once(
     observers: Iterable[Observer] = (),
     retry_timeout: float = 60.0,
 ) -> ExactlyOnce:
-    """Return a function to pass to `foreachBatch`, or to call once a batch in your own function.
+    """Return a function to pass to `foreachBatch`, or to call in your own function once per batch.
 
     `transform(df)`, or `transform(df, batch)` with a `Batch`, returns the DataFrame to write, or a
     list with one for each sink. `name` is the query's name in the ledgers, by default its name in
@@ -149,7 +149,7 @@ def in_session_of(frame: Any) -> AbstractContextManager[None]:
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
-    """Raise SettingsError for an argument of the wrong kind."""
+    """Raise SettingsError if one of the arguments of `exactly_once` has a wrong type or value."""
     for sink in arguments["sinks"]:
         lacks = [part for part in _PARTS if not hasattr(sink, part)]
         if lacks:
@@ -172,7 +172,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
 
 
 def _show_first(error: EoListenerError) -> None:
-    """Put the error's own line before the tracebacks that Spark shows the user.
+    """Make the traceback that Spark shows the user begin with the error's own line.
 
     Python prints the first cause of an exception first, and prints a cause that was never raised
     without a traceback.
@@ -206,7 +206,7 @@ It returns the DataFrame to write, or a list with one for each sink.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch as its transform sees it, with its number and its Kafka offsets.
+    """The batch that a transform gets as its second argument: its number and its Kafka offsets.
 
     The number `id` is Spark's; a new checkpoint counts from 0 again, and the same offsets may then
     have a different number.
@@ -247,7 +247,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 
 
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
-    """Return True if a transform takes its batch, as a second parameter or as `batch`."""
+    """Return True if a transform takes a `Batch`, as its second parameter or as `batch`."""
     batch = signature.parameters.get("batch")
     names_batch = batch is not None and batch.kind is not inspect.Parameter.KEYWORD_ONLY
     wants = names_batch or not _fits(signature, None)

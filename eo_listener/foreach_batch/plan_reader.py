@@ -1,4 +1,4 @@
-"""Reads Spark's plan: from the live query, or from its checkpoint if there is no access to it."""
+"""Reads Spark's plan of a batch from the live query or, without access to it, its checkpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ _PROCESS: Final = uuid.uuid4()
 
 
 class QueryPlanReader:
-    """Reads plans in the way that a DataFrame allows. Connects to nothing before the first batch.
+    """Reads plans from the live query or the checkpoint, as the kind of DataFrame allows.
 
-    `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are only
-    used if there is no access to the live query.
+    Connects to nothing before the first batch.
+
+    `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are used only
+    if the reader has no access to the live query.
     """
 
     def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
@@ -39,8 +41,9 @@ class QueryPlanReader:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read the plan of a batch.
 
-        Raises the errors of LivePlans and CheckpointPlans, and SettingsError if neither can be
-        read. After an error of a live query, its checkpoint is not read instead.
+        Raises the errors of LivePlans and CheckpointPlans, and SettingsError if neither the live
+        query nor the checkpoint can be read. If reading the live query fails, the method does not
+        read the checkpoint instead.
         """
         self._reader = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
         return self._reader.plan(frame, batch_id)

@@ -1,4 +1,4 @@
-"""The writes of this process: the sinks in use, and the ledgers of each run."""
+"""Tracks the writes of this process: the sinks in use, and the ledgers that each run writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WriteTarget(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The ledgers that a run has read, and the writer of its newest batch to each of them."""
+    """The ledgers that a run has read, and who has written the run's newest batch to each."""
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
@@ -91,7 +91,8 @@ class ProcessWrites:
     ) -> bool:
         """Claim a batch that the ledger already has; return False if it belongs to another writer.
 
-        If this run has moved a head and no writer is known, a sink with another label has moved it.
+        If this run has moved a head and no writer is known, a sink with another label has moved
+        that head.
         """
         with self._changed:
             writers = self._writers(plan)
@@ -102,7 +103,7 @@ class ProcessWrites:
             return True
 
     def begin_write(self, plan: PlannedBatch, target: WriteTarget, writer: object) -> bool:
-        """Claim a batch that is about to be written; return True if it had no claim before."""
+        """Claim a batch that `writer` is about to write; return True if it had no claim."""
         with self._changed:
             writers = self._writers(plan)
             is_new = target not in writers
@@ -110,7 +111,7 @@ class ProcessWrites:
             return is_new
 
     def end_write(self, plan: PlannedBatch, target: WriteTarget, writer: object | None) -> None:
-        """Set the writer of a batch; None removes the claim of `begin_write`."""
+        """Record the writer of a batch; a `writer` of None removes the claim of `begin_write`."""
         with self._changed:
             self._writers(plan).pop(target, None)
             if writer is not None:
@@ -184,7 +185,10 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
 
 
 def _ledger_identity(sink: Sink) -> object:
-    """Return a value that sinks with one ledger share; a topic may hold several targets' heads."""
+    """Return a value that is equal for sinks that share a ledger.
+
+    A topic may hold the heads of several targets.
+    """
     place = place_of(sink)
     if place is not None and not place.is_known:
         return id(sink)

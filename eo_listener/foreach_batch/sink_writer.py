@@ -1,4 +1,4 @@
-"""Writes one entry into one sink, and decides what to do after each failure."""
+"""Writes a batch and its ledger entry into one sink, and decides what to do after each failure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from eo_listener.offsets import TopicPartition
 class RetryLimits:
     """Limits for retries if a store is unavailable, busy or in conflict; times in seconds.
 
-    `timeout` runs from the first failure, so that a batch which took an hour before it failed is
-    repeated too. The waits grow from `first` to `longest`. Commits to groups have `Backoff`
+    `timeout` runs from the first failure, so that the writer also repeats a batch that took an hour
+    before it failed. The waits grow from `first` to `longest`. Commits to groups have `Backoff`
     instead: no query waits for them, so their retries have no end, and their waits are spread.
     """
 
@@ -36,8 +36,8 @@ class RetryLimits:
     def pauses(self, clock: Callable[[], float]) -> Iterator[float]:
         """Yield the wait before each retry; `timeout` runs from the request for the first wait.
 
-        There is always a first wait, unless `timeout` is 0. The last retry is made when the time is
-        up.
+        The iterator always yields a first wait, unless `timeout` is 0. The last wait ends when the
+        time is up.
         """
         ends = clock() + self.timeout
         pause = self.first
@@ -64,7 +64,7 @@ Renew = Callable[[], Any]
 
 
 class SinkWriter:
-    """Writes entries, and decides what to do after each kind of failure.
+    """Writes batches with their ledger entries, and decides what to do after each kind of failure.
 
     `doubtful` is True if a COMMIT of the last write was not answered.
     """
@@ -101,12 +101,13 @@ class SinkWriter:
         plan: PlannedBatch,
         renew: Renew | None = None,
     ) -> Written:
-        """Write the rows of `frame` and `entry`, once.
+        """Write the rows of `frame`, and the ledger entry `entry`, exactly once.
 
-        `renew` returns the frame for the next try, if its rows are kept: they may have been lost.
+        `renew`, if given, computes the rows again and returns the frame for the next try, because
+        the stored rows may have been lost.
 
         Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
-        does not show if it has.
+        if the ledger does not show whether the store has accepted it.
         """
         remaining, self.doubtful = entry, False
         pauses = self._pauses()

@@ -4,10 +4,10 @@
 `OffsetCommitListener` and the bridge both use it.
 
 - The listener's module keeps a reference to each listener until it is closed. After
-  `addListener(OffsetCommitListener())` there is no other reference, and Python would collect the
-  listener before the end of the program could flush it.
+  `addListener(OffsetCommitListener())` there is no other reference, and Python would delete the
+  listener before it could be flushed at the end of the program.
 - `awaitTermination()` and `processAllAvailable()` return before the last event is delivered. So at
   exit the listener first waits for Spark's bus to be empty, while the JVM still lives.
 - `_jlistener` is pyspark's own hook: pyspark registers the object that it returns in the JVM.
-  eo_listener's object makes one call per event, pyspark's about 80.
+  eo_listener's object makes one call per event, pyspark's object about 80 calls.
 """

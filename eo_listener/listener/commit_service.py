@@ -34,7 +34,7 @@ class CommitService:
     """The tracker and the committer of one driver, wired by its settings.
 
     `queries` reads running queries; `observers` get every event, after the log; `shim_client`, if
-    there is one, does in the JVM what needs Java. Every method without a deadline returns
+    given, does in the JVM the work that needs Java. Every method without a deadline returns
     immediately. Raises SettingsError.
     """
 
@@ -85,11 +85,14 @@ class CommitService:
         return librdkafka_properties(cluster, self._shim_client)
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """Pass on that a run has begun."""
+        """Tell the tracker that a run has begun."""
         self._tracker.put(Started(query_id, run_id, name))
 
     def progressed(self, text: str) -> None:
-        """Pass on that a batch has ended; `text` is the JSON of its StreamingQueryProgress."""
+        """Tell the tracker that a batch has ended.
+
+        `text` is the JSON of the batch's StreamingQueryProgress.
+        """
         fault_point("listener.progress")
         try:
             self._tracker.put(Progress.parse(text))
@@ -97,24 +100,27 @@ class CommitService:
             self._tracker.put(error)
 
     def idle(self, run_id: str) -> None:
-        """Pass on that a run had nothing to do."""
+        """Tell the tracker that a run had nothing to do."""
         self._tracker.put(Idle(run_id))
 
     def ended(self, run_id: str) -> None:
-        """Pass on that a run has ended."""
+        """Tell the tracker that a run has ended."""
         self._tracker.put(Ended(run_id))
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all durable offsets are committed, or the monotonic time is `deadline`."""
+        """Wait until all durable offsets are committed; return True if they are.
+
+        Gives up when the monotonic clock passes `deadline`.
+        """
         routed = self._tracker.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:
-        """Commit what is left until `deadline`, close everything, and report what is lost."""
+        """Commit remaining offsets until `deadline`, close everything, and report lost offsets."""
         self._tracker.close(deadline)
         self._committer.close(_left(deadline))
         for observer in self._own_observers:

@@ -150,20 +150,20 @@ class OffsetCommitListener(StreamingQueryListener):
         _open.add(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        """Record the run; only Spark Connect calls this, classic PySpark uses `_jlistener`."""
+        """Record a new run. Only Spark Connect calls this; classic PySpark uses `_jlistener`."""
         self._connect_runs.began(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """Pass on the event's JSON; returns at once."""
+        """Pass the event's JSON to the committer's service; returns at once."""
         self._connect_runs.began(str(event.progress.runId))
         self._service.progressed(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Pass on that the run is idle; returns at once."""
+        """Tell the committer's service that the run is idle; returns at once."""
         self._service.idle(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Pass on that the run has ended; returns at once."""
+        """Tell the committer's service that the run has ended; returns at once."""
         self._service.ended(str(event.runId))
         self._connect_runs.ended(str(event.runId))
 
@@ -186,7 +186,9 @@ class OffsetCommitListener(StreamingQueryListener):
         return self._service.flush(deadline) and drained
 
     def close(self) -> None:
-        """Commit what is left, stop threads, close connections; also called at the program's end.
+        """Commit remaining offsets, stop threads, close connections.
+
+        Python also calls this method at the end of the program.
 
         Waits about `flush_timeout` seconds at most; the log and CommitAbandoned report offsets that
         are still unconfirmed then. Idempotent.
@@ -215,7 +217,10 @@ def _left(deadline: float) -> float:
 
 
 def _driver() -> Driver | None:
-    """Return this process's JVM, or None with `pyspark-client`, which is for Spark Connect only."""
+    """Return a driver for this process's JVM, or None if only `pyspark-client` is installed.
+
+    `pyspark-client` is for Spark Connect only.
+    """
     if find_spec("py4j") is None:
         return None
     from eo_listener.spark.jvm.driver import Driver  # noqa: PLC0415  # needs py4j
@@ -238,7 +243,7 @@ def _close_all() -> None:
 
 
 class NoQueries:
-    """The `QueryReader` of a Spark Connect client: it can read no query, as they run elsewhere."""
+    """The `QueryReader` of a Spark Connect client, which can read no query: they run elsewhere."""
 
     def options(self, query_id: str, run_id: str) -> NoReturn:  # noqa: ARG002  # the protocol's
         """Raise JvmError."""
@@ -252,4 +257,4 @@ class NoQueries:
     mode = position = has_ended = options
 
     def forget(self, run_id: str) -> None:
-        """Do nothing: it holds nothing about a run."""
+        """Do nothing, because this reader stores nothing about a run."""

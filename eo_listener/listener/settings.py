@@ -39,7 +39,8 @@ class Settings:
     """The settings of a listener; `OffsetCommitListener` explains the arguments of the same names.
 
     `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
-    `bridge_timeout` is how long the bridge may be silent before the JVM starts another bridge.
+    `bridge_timeout` is the time, in seconds, for which the bridge may be silent before the JVM
+    starts another bridge.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
@@ -81,7 +82,10 @@ class Settings:
         on_rewind: str = "refuse",
         **settings: Any,
     ) -> Settings:
-        """Build settings from a program's arguments, with choices by name. Raises SettingsError."""
+        """Build settings from a program's arguments, with enum values by name.
+
+        Raises SettingsError.
+        """
         if not isinstance(kafka, Mapping):
             raise SettingsError(
                 f"kafka must be a mapping, got {type(kafka).__name__}",
@@ -137,7 +141,7 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """The limits of a commit."""
+        """The committer's policy, with the values from these settings."""
         return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not GuardMode.WITHHOLD)
 
 

@@ -1,4 +1,4 @@
-"""Checks of arguments and options, so that the same mistake gets the same text everywhere."""
+"""Checks arguments and options, so that the same mistake gets the same text everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
-    """Raise SettingsError if `value`, given for the argument `name`, is not one of `choices`."""
+    """Raise SettingsError if `value`, which a user gave for `name`, is not one of `choices`."""
     choices = tuple(choices)
     if value not in choices:
         raise SettingsError(
@@ -23,7 +23,10 @@ def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def choice(kind: type[_Choice], name: str, value: object) -> _Choice:
-    """Return the member of `kind` with this value. Raises SettingsError if no member has it."""
+    """Return the member of the enum `kind` with this value.
+
+    Raises SettingsError if no member has it.
+    """
     if not isinstance(value, kind):
         require_one_of(name, value, (member.value for member in kind))
     return kind(value)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class BatchMetrics:
     """Spark's own numbers for one batch; a number is None if the progress event lacks it.
 
-    `started` is the time when the trigger started, by the driver's clock, `seconds` its duration.
-    `rows` counts the input rows of all sources; a row that is read twice counts twice. `newest` is
-    the latest event time, for queries with a watermark. Times are seconds since the epoch.
+    `started` is the time when the trigger started, by the driver's clock, `seconds` the trigger's
+    duration. `rows` counts the input rows of all sources; a row that is read twice counts twice.
+    `newest` is the latest event time, for queries with a watermark. Times are seconds since the
+    epoch.
     """
 
     started: float | None = None

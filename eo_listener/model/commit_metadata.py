@@ -1,4 +1,4 @@
-"""The text that every commit carries: who committed, and for which batch.
+"""The metadata text of each commit, which names the query, the run and the batch.
 
 DESIGN.md has the format under "Commit metadata". The text has at most 120 bytes of UTF-8: a longer
 text makes Burrow misread the commit time that brokers write from version 4.1 on.
@@ -73,7 +73,7 @@ class CommitMetadata:
         return None if self.batch_id < 0 else self.batch_id
 
     def rewinding(self, group_offset: int) -> CommitMetadata:
-        """Return a copy for a commit that takes the group back from `group_offset`."""
+        """Return a copy for a commit that rewinds the group, which held `group_offset`."""
         return replace(self, rewound_from=group_offset)
 
     def withholding(self) -> CommitMetadata:

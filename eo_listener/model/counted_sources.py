@@ -23,8 +23,9 @@ Kafka has no such topic: topic names consist of letters, digits, `.`, `_`, `-`.
 class CountedSources:
     """The sources of a batch that are not Kafka, by their indices.
 
-    A plan id distinguishes two plans of a batch with the same number: `plan_id` is that of this
-    batch, `before` that of the previous batch in the checkpoint, None for the first batch.
+    A plan id distinguishes two plans of a batch with the same number: `plan_id` is the plan id of
+    this batch, `before` the plan id of the previous batch in the checkpoint, or None for the first
+    batch.
     """
 
     indices: tuple[int, ...]

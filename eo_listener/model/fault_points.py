@@ -52,13 +52,13 @@ _hook: Callable[[str], None] | None = None
 
 
 def fault_point(name: str) -> None:
-    """Call the hook of a test, if there is one; its errors go to the caller."""
+    """Call the hook of a test, if one is armed, with `name`; the hook's errors go to the caller."""
     if _hook is not None:
         _hook(name)
 
 
 def arm(hook: Callable[[str], None] | None) -> None:
-    """Call `hook` at each fault point of this process from now on; None stops this."""
+    """Call `hook` at each fault point of this process from now on; with None, call no hook."""
     global _hook  # noqa: PLW0603  # one test at a time arms the whole process, on purpose
     _hook = hook
 

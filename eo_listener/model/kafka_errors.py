@@ -17,7 +17,7 @@ COORDINATOR_MOVES: Final = frozenset(
         "_WAIT_COORD",
     }
 )
-"""The coordinator is being elected, is loading or has moved: no answer about the group itself."""
+"""Errors of a group whose coordinator is being elected, is loading, or has moved."""
 
 LEADER_MOVES: Final = frozenset(
     {

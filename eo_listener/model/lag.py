@@ -1,4 +1,4 @@
-"""The lag of a group behind its topics: arithmetic over two maps, without input or output."""
+"""Computes the lag of a group behind the ends of its topics' logs. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class PartitionLag:
     def lag(self) -> int | None:
         """The number of records still to read; None if `committed` or `log_end` is unknown.
 
-        It is below zero if the group is ahead of the log, as after a topic was recreated.
+        The lag is below zero if the group is ahead of the log, for instance after a topic was
+        recreated.
         """
         if self.committed is None or self.log_end is None:
             return None
@@ -45,7 +46,7 @@ class PartitionLag:
         return self.stable_end - self.committed
 
     def age(self, now_ms: int) -> float | None:
-        """Return the age of the oldest unread record, in seconds; None if none is known."""
+        """Return the age of the oldest unread record, in seconds, or None if it is unknown."""
         if self.oldest_ms is None or not self.lag or self.lag < 0:
             return None
         return max(0.0, (now_ms - self.oldest_ms) / 1000)
@@ -75,11 +76,11 @@ def compare(
 
 
 def total(rows: Sequence[PartitionLag], *, stable: bool = False) -> int | None:
-    """Return the sum of all lags (`stable`: of all `stable_lag`s), or None if one is unknown."""
+    """Return the sum of all lags, or None if one is unknown; with `stable`, sum `stable_lag`."""
     lags = [row.stable_lag if stable else row.lag for row in rows]
     return None if None in lags else sum(filter(None, lags))
 
 
 def oldest(rows: Sequence[PartitionLag], now_ms: int) -> float | None:
-    """Return the age of a group's oldest unread record, in seconds; None if none is known."""
+    """Return the age of a group's oldest unread record, in seconds, or None if it is unknown."""
     return max((age for row in rows if (age := row.age(now_ms)) is not None), default=None)

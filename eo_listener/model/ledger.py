@@ -17,14 +17,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 GAP_ACCEPTED = "gap accepted"
-"""The word in the history for a range with a gap, in place of a verdict."""
+"""The word that the history has, in place of a verdict, for a range with an accepted gap."""
 
 UNKNOWN_TIME = "-"
 """Stands for the time at which a range was applied, if the store has only heads."""
 
 
 class BatchVerdict(Enum):
-    """How a range continues the ranges that were applied before it."""
+    """How a batch's range continues the ranges that were applied before it."""
 
     FIRST = "first"
     NEXT = "next"
@@ -76,10 +76,10 @@ class AppliedBatch:
 
 
 class TableRollback(NamedTuple):
-    """The rollback of a table, and of the ledger in it, to a state before later batches.
+    """The rollback of a table, and of the ledger in it, to a state older than its newest batches.
 
-    `cause` names the operation, `fix` the command that undoes it; `fix` is empty if no command
-    does.
+    `cause` names the operation, `fix` the command that undoes it; `fix` is empty if no command can
+    undo it.
     """
 
     cause: str
@@ -112,8 +112,8 @@ class StoredLedger:
 class Move(NamedTuple):
     """A partition's step to its next head; a sink writes it only if `expected` is still the head.
 
-    It is a tuple, because a batch has one for each partition, and a frozen dataclass takes four
-    times as long to make.
+    A Move is a tuple, because a batch has one Move for each partition, and a frozen dataclass takes
+    four times as long to make.
     """
 
     source: int
@@ -121,11 +121,14 @@ class Move(NamedTuple):
     range: OffsetRange
     topic_id: str | None
     verdict: BatchVerdict | None
-    """None for an empty range, which moves no offset but marks that this batch was applied."""
+    """The verdict on the range, or None for an empty range.
+
+    An empty range moves no offset, but marks that this batch was applied.
+    """
     expected: Head | None
-    """None if there must be no head yet."""
+    """The head that the ledger must have before this move, or None if it must have none yet."""
     gap: OffsetRange | None = None
-    """Offsets skipped or lost before `range` or at its beginning, which the user has accepted."""
+    """Offsets skipped or lost before `range` or at its beginning, as accepted by the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +185,7 @@ class Applied:
     """The result of writing one batch to a sink: the numbers of data rows and of dead letters.
 
     `rows` is None if the store does not report how many rows it has written. `unexpected` are the
-    records that a sink without fencing has found in its target meanwhile.
+    unexpected records that a sink without fencing found in its target while it wrote.
     """
 
     rows: int | None

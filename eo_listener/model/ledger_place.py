@@ -1,4 +1,7 @@
-"""The place of a ledger, as a command names it, and its kind of store. Reads and writes nothing."""
+"""The place of a ledger, as commands name it, and the kind of its store.
+
+Reads and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from eo_listener.model.typed_command import typed_command
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 ITS_CATALOG: Final = "with --spark-conf for its catalog"
-"""The note of a command for a table: the options that it needs, if the user has given none."""
+"""The note on a command for a ledger in a table, if the user gave no options of the catalog."""
 
 
 class LedgerStore(Enum):
@@ -41,8 +44,8 @@ class LedgerStore(Enum):
     def is_apart(self) -> bool:
         """True if the ledger can be restored to an older state without its rows.
 
-        A copy of a database or a table has both ledger and rows. In Kafka they are in different
-        topics.
+        A copy of a database or a table has both ledger and rows. In Kafka, the ledger and the rows
+        are in different topics.
         """
         return self is LedgerStore.KAFKA
 
@@ -53,8 +56,8 @@ class LedgerPlace:
 
     `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
     its address does not name them; `note` describes what else a command needs, `repeated_options`
-    are options of the running command that it needs too. While `is_known` is False, the server is
-    unknown, so it is also unknown if two sinks share one ledger.
+    are the options of the running command that an advised command needs too. While `is_known` is
+    False, the server is unknown, so it is also unknown if two sinks share one ledger.
     """
 
     address: str
@@ -71,14 +74,17 @@ class LedgerPlace:
         return store is not None and store.is_apart
 
     def rename(self, old: LedgerKey, new: LedgerKey, *options: str) -> str:
-        """Return the command that carries a ledger over to `new`; a dry run without `--execute`."""
+        """Return the command that carries a ledger over from `old` to `new`.
+
+        Without `--execute`, the command is a dry run.
+        """
         words = ["--sink", old.sink, "--query", old.query]
         words += ["--to-query", new.query] if new.query != old.query else []
         words += ["--to-sink", new.sink] if new.sink != old.sink else []
         return self._command("rename", [*words, *options])
 
     def accept(self, key: LedgerKey, tp: TopicPartition, gap: OffsetRange, *options: str) -> str:
-        """Return the command that accepts one gap; a dry run without `--execute`."""
+        """Return the command that accepts one gap; without `--execute`, it is a dry run."""
         words = ["--sink", key.sink, "--query", key.query]
         return self._command(
             "accept", [*words, "--partition", str(tp), "--gap", str(gap), *options]
@@ -107,7 +113,7 @@ def place_of(sink: object) -> LedgerPlace | None:
 
 
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
-    """Describe how to continue if a ledger that is apart from its rows is older than the rows.
+    """Return the advice on how to continue if a separate ledger is older than its rows.
 
     `has_it` is the condition to check first.
     """

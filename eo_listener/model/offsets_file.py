@@ -1,15 +1,15 @@
-"""The files into which groups are exported: Kafka's CSV, and a JSON format with more facts.
+"""The two formats of exported groups: Kafka's CSV, and a JSON format with more facts.
 
 `kafka-consumer-groups --reset-offsets --from-file` reads the CSV: `topic,partition,offset` for one
-group, `group,topic,partition,offset` for several (kafka-tools, CsvUtils). It has neither topic ids
-nor times, so it fits the same cluster only. The JSON, format 1:
+group, `group,topic,partition,offset` for several (kafka-tools, CsvUtils). The CSV has neither topic
+ids nor times, so it fits the same cluster only. The JSON, format 1:
 
     {"v":1,"servers","exported_at":ms,"groups":[{"group","partitions":[
         {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}
 
-`timestamp` is the time of the first record that the group has not read, or of the last record if it
-has read all: it serves to find the position in a copy of the topic on another cluster. `topic_id`
-and `timestamp` are null if unknown.
+`timestamp` is the time of the first record that the group has not read, or of the last record if
+the group has read all records. With it, an import finds the position in a copy of the topic on
+another cluster. `topic_id` and `timestamp` are null if unknown.
 """
 
 from __future__ import annotations

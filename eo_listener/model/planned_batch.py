@@ -1,4 +1,4 @@
-"""Spark's plan for one batch, before anything of the batch is written."""
+"""Spark's plan for one batch: its offsets, as known before anything of the batch is written."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ class PlannedBatch:
     sources: Mapping[int, Mapping[TopicPartition, OffsetRange]]
     """The ranges of the sources that read Kafka."""
     counted: CountedSources | None = None
-    """All other sources that have an offset; None if all sources read Kafka."""
+    """All other sources that have an offset, or None if all sources of the batch read Kafka."""
     stateful: bool = False
     """True if the output depends on more than the batch's own rows (aggregation, stream-stream
     join, deduplication): such a query must run each batch, even if its rows are discarded
     (SPARK-52008).
     """
     topic_ids: Mapping[str, str]
-    """Like `log_starts` and `log_ends`, read from Kafka before any task could read records."""
+    """The ids of the topics that the batch reads.
+
+    They were read from Kafka, like `log_starts` and `log_ends`, before any task could read records.
+    """
     log_starts: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     has_log_bounds: bool = False
-    """True if these three maps come from Kafka: then they leave out topics and partitions that do
-    not exist. Otherwise they are empty.
+    """True if `topic_ids`, `log_starts` and `log_ends` come from Kafka: then they leave out topics
+    and partitions that do not exist. Otherwise the three maps are empty.
     """
     deterministic: bool = True
     """False if the rows may differ when they are computed again, according to Spark's plan before
@@ -49,7 +52,8 @@ class PlannedBatch:
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
         """Return the plan without the `continued` partitions that still start at `initial`.
 
-        The query began to read at `initial`, so earlier batches have read nothing from them.
+        `initial` are the offsets at which the query began to read, so earlier batches have read
+        nothing from these partitions.
         """
         ranges = dict(chain.from_iterable(ranges.items() for ranges in self.sources.values()))
         unread = {
@@ -65,7 +69,7 @@ class PlannedBatch:
 
     @property
     def count(self) -> OffsetRange:
-        """The batch's range of BATCHES, if there are counted sources."""
+        """The batch's range of the pseudo-partition BATCHES, if it has counted sources."""
         return OffsetRange(self.batch_id, self.batch_id + 1)
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:

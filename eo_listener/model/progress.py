@@ -1,7 +1,7 @@
 """Parses Spark's progress event into typed offsets.
 
-It reads only the JSON of `StreamingQueryProgress`, whose form is the same from Spark 3.5 to
-4.x and under Spark Connect; the Python objects built from this JSON differ.
+This module reads only the JSON of `StreamingQueryProgress`, whose form is the same from Spark 3.5
+to 4.x and under Spark Connect; the Python objects built from this JSON differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KAFKA = re.compile(r"Kafka\w*\[")
 class SourceProgress:
     """One Kafka source of a progress event.
 
-    `index` is its place among *all* sources of the event. `start` is None for batch 0, and
+    `index` is the source's place among *all* sources of the event. `start` is None for batch 0, and
     `end` is None if the event has no end offsets. `log_ends` are the ends of the logs when the
     batch was planned, or None if the event lacks them.
     """
@@ -44,7 +44,8 @@ class Progress:
     """One progress event of a query, without the sources that are not Kafka.
 
     `planned` is the time when Spark knew the batch's end offsets, in seconds since the epoch by the
-    driver's clock: no task of the batch has read before that. It is None if the event lacks it.
+    driver's clock: no task of the batch has read a record before that time. `planned` is None if
+    the event lacks this time.
     """
 
     query_id: str
@@ -63,7 +64,7 @@ class Progress:
 
     @classmethod
     def parse(cls, text: str) -> Progress:
-        """Read the JSON of `StreamingQueryProgress`. Raises FormatError."""
+        """Parse `text`, the JSON of `StreamingQueryProgress`. Raises FormatError."""
         try:
             event = json.loads(text)
             sources = tuple(
@@ -96,7 +97,7 @@ def _planned(event: Mapping[str, Any]) -> float | None:
 
 
 def _measures(event: Mapping[str, Any]) -> BatchMetrics:
-    """Return the numbers for display; a missing or invalid one is None, and does not raise."""
+    """Return the event's numbers for display; a missing or invalid number is None, not an error."""
     took = _number(event.get("durationMs"), "triggerExecution")
     rows = _number(event, "numInputRows")
     times = event.get("eventTime")
@@ -121,7 +122,10 @@ def _number(fields: Any, name: str) -> float | None:
 
 
 def _event_time(times: Any, name: str) -> float | None:
-    """Return an event time; None if it is missing, or the epoch, Spark's value before any row."""
+    """Return the event time `name`; None if it is missing, or the epoch.
+
+    The epoch is Spark's value before the first row.
+    """
     text = times.get(name) if isinstance(times, dict) else None
     return _moment(text) or None
 
@@ -147,7 +151,10 @@ def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
 
 
 def _log_ends(value: Any) -> Offsets | None:
-    """Return offsets that are only displayed; None, without an error, if they cannot be read."""
+    """Return the log ends in `value`, or None if they cannot be read.
+
+    They are only displayed, so this is no error.
+    """
     try:
         return read_offsets(value)
     except (ValueError, TypeError, AttributeError):

@@ -19,8 +19,8 @@ class GroupSnapshot:
     """Kafka's answer about the positions of one group, and about the logs of its partitions.
 
     `positions` leaves out partitions for which the group has no offset; `starts` (the first offset
-    still in the log) and `ends` (the next to be written) leave out partitions that do not exist;
-    `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
+    still in the log) and `ends` (the next offset to be written) leave out partitions that do not
+    exist; `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
     `errors` has Kafka's error name for topics that Kafka refused: the other fields leave such a
     topic out, but it may exist.
     """
@@ -62,7 +62,10 @@ class GroupStore(Protocol):
         ...
 
     def poll(self) -> None:
-        """Run the client's own callbacks and return at once; to be called every few seconds."""
+        """Run the client's own callbacks, and return at once.
+
+        The caller must call this method every few seconds.
+        """
         ...
 
     def close(self) -> None:
@@ -71,7 +74,7 @@ class GroupStore(Protocol):
 
 
 class QueryMode(Enum):
-    """The execution mode of a query: how it makes its progress durable, and what offsets mean."""
+    """The execution mode of a query: how the query makes progress durable, what offsets mean."""
 
     MICRO_BATCH = "micro-batch"
     ASYNC_PROGRESS = "asynchronous progress tracking"
@@ -95,7 +98,7 @@ class LivePosition:
 class QueryReader(Protocol):
     """Reads facts about queries that run, or have just ended.
 
-    Every method raises JvmError if it cannot read them.
+    Every method raises JvmError if it cannot read the facts.
     """
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
@@ -103,11 +106,11 @@ class QueryReader(Protocol):
         ...
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """Return how the query makes its progress durable."""
+        """Return the execution mode of the query: how it makes its progress durable."""
         ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the durable position, or None if the query has not restored its checkpoint yet.
+        """Return the run's durable position; None if the query has not restored its checkpoint.
 
         The position is never ahead of the commit log, in any mode.
         """
@@ -118,7 +121,7 @@ class QueryReader(Protocol):
         ...
 
     def forget(self, run_id: str) -> None:
-        """Drop the stored facts of a run that has ended."""
+        """Drop the facts that the reader has stored about a run that has ended."""
         ...
 
 
@@ -128,8 +131,8 @@ class ShimClient(Protocol):
     def call(self, name: str, argument: str) -> str:
         """Call the shim's function `name` with `argument`, and return its answer.
 
-        Both are JSON texts, and may hold secrets. Any thread may call this. Raises JvmError,
-        without secrets.
+        `argument` and the answer are JSON texts, and may hold secrets. Any thread may call this.
+        Raises JvmError, without secrets.
         """
         ...
 
@@ -183,8 +186,8 @@ class Sink(Protocol):
         """Read all heads in the store's ledger that `query_id` has moved last, under any key.
 
         `exactly_once` calls it after `applied`, in the first batch of a run, and if `applied` has
-        no head for a partition that the batch reads. If each target has its own ledger, this reads
-        only the ledger of this target. Raises SinkError.
+        no head for a partition that the batch reads. If each target has its own ledger, the method
+        reads only the ledger of this target. Raises SinkError.
         """
         ...
 

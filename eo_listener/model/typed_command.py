@@ -1,4 +1,4 @@
-"""Commands of eo-listener, as a user is to type them. Reads and writes nothing."""
+"""Commands of eo-listener, as a user runs them in a shell. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ClusterCommands:
         reads_checkpoint: bool = False,
         arguments: Iterable[str] = (),
     ) -> str:
-        """Return a command: its name in `words`, the servers, `more`, and last `arguments`."""
+        """Return a command: its name `words`, the servers, the options `more`, then `arguments`."""
         every = (*words, "-b", self.address, *more)
         same = [CLIENT] if self.client else []
         same += [STORAGE] if self.storage and reads_checkpoint else []

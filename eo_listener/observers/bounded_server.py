@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 class _BoundedRequest:
     """The stream of a client's request, of at most `_REQUEST` bytes.
 
-    Raises LineTooLong beyond them, which http.server answers with status 431.
+    Reading more raises LineTooLong, which http.server answers with status 431.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -65,7 +65,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self.rfile: Any = _BoundedRequest(self.rfile)
 
     def parse_request(self) -> bool:
-        """Read the request; from then on no other connection replaces it."""
+        """Read the request, and mark its connection as one that the server must not replace."""
         whole = super().parse_request()
         if whole:
             self.server.keep(self.request)
@@ -104,12 +104,12 @@ class BoundedServer(ThreadingHTTPServer):
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
-        """Bind to the address; HTTPServer also looks up the host's name, which may take long."""
+        """Bind to the address without HTTPServer's look-up of a host name, which may be slow."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
-        """Refuse a connection beyond the limit, unless it can replace a slow one."""
+        """Return True if the limit allows this connection, after closing a slow one if needed."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()
@@ -120,7 +120,7 @@ class BoundedServer(ThreadingHTTPServer):
         return free
 
     def _close_slowest(self) -> None:
-        """Make room for a connection, so that clients that send too slowly lock nobody out."""
+        """Close the slowest connection, so that clients that send slowly do not lock others out."""
         since, slowest = min(
             ((self._open[request], request) for request in self._asking),
             key=lambda entry: entry[0],
@@ -144,7 +144,7 @@ class BoundedServer(ThreadingHTTPServer):
             self._asking.discard(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that was answered or given up."""
+        """Close a connection whose request was answered, or that the server has given up."""
         with self._open_lock:
             self._open.pop(request, None)
             self._asking.discard(request)
@@ -162,7 +162,10 @@ class BoundedServer(ThreadingHTTPServer):
                     _wake(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # override
-        """Log an error, at DEBUG if the client hung up; socketserver would print a traceback."""
+        """Log an error, at DEBUG if the client closed the connection.
+
+        socketserver itself would print a traceback.
+        """
         fault = sys.exc_info()[1]
         level = logging.DEBUG if isinstance(fault, OSError) else logging.ERROR
         # Not the whole text: that of a UnicodeEncodeError holds all the numbers.
@@ -188,6 +191,6 @@ class BoundedServer(ThreadingHTTPServer):
 
 
 def _wake(request: Any) -> None:
-    """Shut down a connection; its thread then closes it."""
+    """Shut down a connection, so that its thread wakes up and closes it."""
     with contextlib.suppress(OSError):  # the other side has closed it
         request.shutdown(socket.SHUT_RDWR)

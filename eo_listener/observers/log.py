@@ -1,4 +1,4 @@
-"""Writes events as log lines: each problem once, and its end.
+"""Writes events as log lines: each problem once, and the end of the problem.
 
 A line says what happened, with the event's values, the likely cause, and the fix.
 """
@@ -38,7 +38,7 @@ class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     If commits fail, it logs the first failure, each new cause, and the end of the failures; the
-    failures in between are logged at DEBUG. Refusals, other writers and internal errors are logged
+    failures in between are logged at DEBUG. It logs refusals, other writers and internal errors
     once while they last, and again if they come back after ten minutes. Memory is bounded by the
     number of groups. `clock` is monotonic.
     """
@@ -82,13 +82,13 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log a warning; at DEBUG if the same problem was met within the last ten minutes."""
+        """Log a warning, or at DEBUG if the same problem occurred in the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)
 
     def _is_new(self, key: Hashable) -> bool:
-        """Return True if `key` was not met within the last ten minutes; record it."""
+        """Return True if `key` was not recorded within the last ten minutes, and record it now."""
         now, before = self._clock(), self._last_met.pop(key, None)
         self._last_met[key] = now
         while len(self._last_met) > _REMEMBERED:
@@ -185,7 +185,7 @@ def _log_of_query(event: events.Event) -> None:
 
 
 def _say(level: int, text: str, *args: object) -> None:
-    """Write a line; a line that is too long loses its middle, and keeps its fix."""
+    """Log a line; shorten a line that is too long in the middle, so that it keeps its fix."""
     if not logger.isEnabledFor(level):
         return
     # Tools group lines by their template, so it is passed on; the values as they are now.

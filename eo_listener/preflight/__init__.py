@@ -4,14 +4,14 @@ Facts about Kafka come from `eo_listener.kafka.cluster_describer`, those about t
 `eo_listener.spark.session.local_facts`. The functions that judge them read and write nothing; only
 the check at the start of a listener starts a process.
 
-- The AdminClient's group calls can end a process (see `eo_listener.kafka`), and only they give a
-  group's type, members and rights. So the check is a child process, `eo-listener preflight --stdin
-  --json`: settings go in by standard input, findings come out.
-- It runs at low priority and for 90 s at most. It checks at most 200 groups of a driver, ten
-  seconds after the first commit to them.
+- The AdminClient's group requests can crash a process (see `eo_listener.kafka`), and only they give
+  a group's type, members and rights. So the check runs in a child process, `eo-listener preflight
+  --stdin --json`: settings go in by standard input, findings come out.
+- The child process runs at low priority and for 90 s at most. It checks at most 200 groups of a
+  driver, ten seconds after the first commit to them.
 - The check asks Kafka only to validate the creation of a sink's topic, which creates nothing. It
   tries the permission for the sink's transactional id with a timeout that the brokers refuse before
-  they look at the id, so that no query is fenced; if their longest timeout is not known, or cannot
-  be exceeded, it does not try, and says so.
-- If the child dies, the listener logs that, and nothing else happens.
+  they look at the id, so that no query is fenced; if the brokers' longest timeout is unknown, or
+  cannot be exceeded, the check does not try, and reports that.
+- If the child process dies, the listener only logs that.
 """

@@ -1,4 +1,4 @@
-"""Checks a cluster in a child process, so that a crash there cannot end this one.
+"""Checks a cluster in a child process, so that a crash of the child cannot end this process.
 
 librdkafka's requests for groups sometimes end a process, mostly while a broker restarts. The child
 is `eo-listener preflight --stdin --json`; its request, secrets included, goes over its standard
@@ -53,7 +53,10 @@ class Answer:
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child, in up to 3 if they crash. Raises UnavailableError and FormatError."""
+    """Check in a child process; if it crashes, try up to two more.
+
+    Raises UnavailableError and FormatError.
+    """
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
             return ask(start(polite=polite), request, LONGEST)
@@ -61,7 +64,7 @@ def run(request: Request, *, polite: bool = False) -> Answer:
 
 
 def start(*, polite: bool = False) -> subprocess.Popen[str]:
-    """Start a child that waits for its request; with `polite`, at a lower priority."""
+    """Start a child process that waits for its request; with `polite`, at a lower priority."""
     child = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(_PACKAGES), "preflight", "--stdin", "--json"],
         stdin=subprocess.PIPE,
@@ -80,8 +83,8 @@ def start(*, polite: bool = False) -> subprocess.Popen[str]:
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
     """Run `child` for at most `longest` seconds, and return its answer.
 
-    Afterwards the child has ended. Raises UnavailableError if it did not end in time (the subclass
-    BrokenOffError if it crashed), and FormatError if it printed no findings.
+    When the function returns, the child has ended. Raises UnavailableError if it did not end in
+    time (the subclass BrokenOffError if it crashed), and FormatError if it printed no findings.
     """
     began = time.monotonic()
     try:

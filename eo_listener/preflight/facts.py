@@ -1,7 +1,7 @@
 """Facts about a cluster, its groups and topics, and the plans to check. Nothing secret.
 
-If Kafka refused to answer, `refused` or `error` holds the name of its error, and the refused fact
-is None.
+If Kafka refused to answer, `refused` or `error` holds the name of Kafka's error, and the fact that
+was asked for is None.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_MS: Final = 2**31 - 1 - 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """The facts about one cluster. `settings` are those with which a broker runs."""
+    """The facts about one cluster. `settings` are the settings with which a broker runs."""
 
     servers: str
     brokers: int
@@ -89,10 +89,10 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """The plan of commits to a cluster: how, and by which client (`principal` in ACLs).
+    """The plan of commits to a cluster: how, and by which client (the `principal` of ACLs).
 
-    `running` is True if a committer of eo_listener already works there, so that its own traces are
-    no findings.
+    `running` is True if a committer of eo_listener already works on the cluster, so that its own
+    traces there are not findings.
     """
 
     servers: str
@@ -127,6 +127,6 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial that changes nothing; `error` is None if Kafka allows it."""
+    """The outcome of trying a request that changes nothing; `error` is None if Kafka allows it."""
 
     error: str | None = None

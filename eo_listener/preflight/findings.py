@@ -11,10 +11,10 @@ from eo_listener.errors import EoListenerError, FormatError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """The result of one check: `about` names its subject, `advice` what to do, "" for nothing.
+    """The result of one check: `about` names its subject, `advice` what to do ("": nothing).
 
-    With a PROBLEM, commits fail, or offsets are missing when they are needed; with a WARNING, this
-    may happen. A NOTE reports what could not be checked.
+    A PROBLEM means that commits fail, or that offsets are missing when they are needed; a WARNING
+    means that this may happen. A NOTE reports what could not be checked, or is good to know.
     """
 
     level: Severity

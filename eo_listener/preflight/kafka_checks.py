@@ -32,7 +32,10 @@ def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...
 def refused(
     about: str, plan: CheckPlan, operations: Collection[str], resource: Collection[str]
 ) -> CheckFinding:
-    """Return the problem of a right missing on `resource`: an option of kafka-acls and a name."""
+    """Return the problem that rights on `resource` are missing.
+
+    `resource` is an option of kafka-acls and a name.
+    """
     words = [operation.title().replace("_", "") for operation in operations]
     return problem(
         about,
@@ -119,7 +122,7 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Yield findings about the client's right to commit to a group, or why that is unknown."""
+    """Yield findings about the client's right to commit to a group, or why this is unknown."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield refused(about, plan, ["READ"], resource)
@@ -138,7 +141,8 @@ def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findin
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
     """Return a note that permission for the transactional id was not tried.
 
-    A client can only try it by taking the id, which would stop the driver that has it.
+    A client can only try the permission by taking the id, which would stop the driver that has the
+    id.
     """
     own = transactional_id(name)
     command = plan.grant(["WRITE", "DESCRIBE"], ["--transactional-id", own])

@@ -18,7 +18,7 @@ _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """The software installed here; a missing part is None, with the reason in its error."""
+    """The software installed on this machine; a missing part is None, its error has the reason."""
 
     version: str
     python: str
@@ -45,7 +45,7 @@ class LocalFacts:
 
 
 def judge_local(facts: LocalFacts) -> Findings:
-    """Yield the findings about the software installed here."""
+    """Yield the findings about the software installed on this machine."""
     yield fine(
         _ABOUT,
         f"eo-listener {facts.version}, Python {facts.python}, {facts.kafka_client}",

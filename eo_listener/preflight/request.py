@@ -32,7 +32,7 @@ from eo_listener.preflight.sink_checks import (
 
 
 class Cluster(Protocol):
-    """Answers the questions of a preflight about a cluster."""
+    """Reads the facts about a cluster that a preflight needs."""
 
     def cluster(self) -> ClusterFacts:
         """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
@@ -55,13 +55,13 @@ class Cluster(Protocol):
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the client may use the id; fences nobody, provided that `may_try` is True."""
+        """Test if the client may use the id; fences no producer if `may_try` has returned True."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A cluster, and the groups, the topics and the sink to check there."""
+    """The request for a preflight: a cluster, and the groups, topics and sink to check there."""
 
     #: librdkafka's properties; secret.
     properties: Mapping[str, str] = field(repr=False)
@@ -76,7 +76,7 @@ class Request:
 
     @property
     def plan(self) -> CheckPlan:
-        """The plan of the commits: how, and by which client."""
+        """The plan of the commits: how they are made, and by which client."""
         return CheckPlan(
             servers=self.properties.get("bootstrap.servers", ""),
             mode=self.mode,

@@ -40,7 +40,7 @@ _NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 def judge_target(
     topic: TopicFacts, settings: Settings, sink: SinkPlan, plan: CheckPlan
 ) -> Findings:
-    """Judge a topic to which a sink writes rows or dead letters."""
+    """Yield the findings about a topic to which a sink writes rows or dead letters."""
     about = f"topic {topic.name}"
     needed = ("WRITE",) if sink.transactions else ("READ", "WRITE", "DESCRIBE_CONFIGS")
     if topic.error in UNKNOWN:
@@ -96,9 +96,9 @@ def judge_ledger(
     sink: SinkPlan,
     plan: CheckPlan,
 ) -> Findings:
-    """Judge the ledger's topic; `creation` is the outcome of a trial to create it.
+    """Yield the findings about the ledger's topic; `creation` is the outcome of a trial creation.
 
-    `creation` is None if the topic exists, or if the sink does not create it.
+    `creation` is None if the topic exists, or if the sink does not create its ledger's topic.
     """
     about = f"ledger {topic.name}"
     if topic.error in UNKNOWN:
@@ -132,7 +132,7 @@ def judge_ledger(
 
 
 def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -> Findings:
-    """Judge what the brokers allow; `log` is the topic in which they store transactions."""
+    """Yield findings about the brokers' settings for transactions, and about their topic `log`."""
     about = f"cluster {cluster.servers}"
     longest = cluster.number(_MOST)
     timeout_ms = round(sink.transaction_timeout * 1000)
@@ -173,7 +173,10 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
 
 
 def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan) -> CheckFinding:
-    """Judge permission for the id; `tried` is None if trying might have fenced its owner."""
+    """Return the finding about the right to use the sink's transactional id.
+
+    `tried` is None if trying might have fenced the producer that has the id.
+    """
     if sink.query is None:
         some = sink_transactional_id(sink.key, "")
         resource = ["--resource-pattern-type", "prefixed", "--transactional-id", some]
@@ -199,7 +202,7 @@ def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan)
 
 
 def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Judge the group to which a sink commits with its batches."""
+    """Yield the findings about the group to which a sink commits with its batches."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
@@ -244,7 +247,7 @@ def _absent(
 def _described(
     about: str, topic: TopicFacts, needed: Collection[str], plan: CheckPlan
 ) -> Generator[CheckFinding, None, bool]:
-    """Judge the client's rights on a topic.
+    """Yield the findings about the client's rights on a topic.
 
     Returns True if a right is missing, or if the topic could not be described.
     """

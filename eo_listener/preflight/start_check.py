@@ -79,7 +79,7 @@ class StartCheck:
             thread.join(2.0)
 
     def _work(self) -> None:
-        """Check the waiting groups; return, which ends the thread, when no group waits."""
+        """Check the waiting groups; return, and so end the thread, when no group waits."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, self._gather)
@@ -130,7 +130,7 @@ class StartCheck:
 
 
 def log_findings(findings: Iterable[CheckFinding]) -> None:
-    """Log each finding on a line: those that matter as warnings, the others for debugging."""
+    """Log each finding on one line: as a warning if it matters, otherwise at DEBUG."""
     for finding in findings:
         advice = f". Fix: {finding.advice}" if finding.advice else ""
         logger.log(

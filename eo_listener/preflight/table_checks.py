@@ -51,7 +51,7 @@ _AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)
 
 
 def judge_runtime(kind: str, facts: RuntimeFacts) -> Findings:
-    """Check that the query's Spark has what its sink needs."""
+    """Yield the findings about the libraries and settings of the query's Spark."""
     about, library = f"Spark {facts.spark}", _LIBRARY[kind]
     if facts.runtime is None:
         yield problem(
@@ -84,7 +84,7 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Findings:
 
 
 def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
-    """Check that an IcebergSink can write its table."""
+    """Yield the findings about whether an IcebergSink can write its table."""
     about = f"Iceberg table {plan.name}"
     if facts.release:
         yield _iceberg_release(about, facts)
@@ -116,7 +116,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
 
 
 def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
-    """Check that a DeltaSink can write its table."""
+    """Yield the findings about whether a DeltaSink can write its table."""
     about = f"Delta table {plan.name}"
     if facts.release:
         yield fine(about, f"Delta Lake {facts.release}")
@@ -142,7 +142,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
 
 
 def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
-    """Yield the findings about the table's ledgers: the query's, and those of other queries."""
+    """Yield the findings about the ledgers in a table: the query's own, and other queries'."""
     if facts.error is not None:
         yield failed(about, facts.error)
         return
@@ -318,7 +318,7 @@ def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Fi
 
 
 def _age(text: str) -> timedelta | None:
-    """Parse an interval of Delta's properties that has one unit; return None for other texts."""
+    """Parse an interval in a Delta table property, if it has one unit; else return None."""
     match = _AGE.fullmatch(text.strip())
     return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
 

@@ -30,7 +30,7 @@ class TablePlan:
 
     @property
     def sink(self) -> str:
-        """The class of the sink."""
+        """The name of the sink's class."""
         return "IcebergSink" if self.kind == ICEBERG else "DeltaSink"
 
 
@@ -40,8 +40,8 @@ class RuntimeFacts:
 
     `runtime` are the coordinates of the runtime that fits this Spark, if there is one, and
     `supported` names the versions of Spark that have a runtime. `installed` are the runtimes among
-    Spark's jars and packages, with the Spark that each is made for if that differs. `lacking` are
-    missing settings that the sink, or the maintenance of its table, needs.
+    Spark's jars and packages, each with the Spark version for which it was made if that differs.
+    `lacking` are missing settings that the sink, or the maintenance of its table, needs.
     """
 
     spark: str
@@ -61,7 +61,7 @@ class LedgerFacts:
 
     @classmethod
     def read(cls, ledgers: Callable[[], Iterable[StoredLedger]]) -> LedgerFacts:
-        """Return the result of calling `ledgers`, or its error."""
+        """Return the ledgers that `ledgers()` returns, or the reason if it raises an error."""
         try:
             return cls(stored=tuple(ledgers()))
         except EoListenerError as error:

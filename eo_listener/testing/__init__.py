@@ -1,4 +1,4 @@
-"""Stand-ins that implement this package's protocols, for tests of code that uses these."""
+"""Stand-ins that implement the protocols of eo_listener, for tests of code that uses them."""
 
 from eo_listener.testing.memory_groups import Fault, MemoryGroups
 from eo_listener.testing.memory_queries import MemoryQueries

@@ -45,8 +45,8 @@ class SinkConformance:
     """The tests of a sink: subclass it as `Test...`, with methods for your sink and its target.
 
     `fault_points` and `fault_points_after` are the fault points that the sink reaches in each
-    batch, before and after it commits, if a store can name them. Without `shared_ledger` each
-    target has a ledger of its own.
+    batch, before and after the sink commits, if the sink has such points. Without `shared_ledger`
+    each target has a ledger of its own.
     """
 
     fault_points: Sequence[str] = (
@@ -63,7 +63,7 @@ class SinkConformance:
     def open_sink(self, target: str) -> Sink:
         """Open another sink on the test's store that appends to `target`, as another driver would.
 
-        The suite closes it.
+        The test suite closes the sink.
         """
         raise NotImplementedError
 
@@ -72,7 +72,7 @@ class SinkConformance:
         raise NotImplementedError
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """Make a frame of `rows` for the sink, with the columns of `made_up_entries.FRAME`."""
+        """Return a frame of `rows` for the sink, with the columns of `made_up_entries.FRAME`."""
         raise NotImplementedError
 
     # Helpers of the tests.
@@ -87,14 +87,17 @@ class SinkConformance:
             sink.close()
 
     def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
-        """Apply `entry`, with a row for each of its offsets unless other rows are given."""
+        """Apply `entry` with `rows`; without them, with a row for each offset of `entry`."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
         return sink.apply(frame, entry, plan_of(entry))
 
     def break_off(
         self, sink: Sink, entry: Entry, point: str, error: BaseException | None = None
     ) -> None:
-        """Apply `entry`, and raise `error`, or Killed, at a point that the sink must reach."""
+        """Apply `entry`, and raise `error` (default: Killed) at the fault point `point`.
+
+        The sink must reach that point.
+        """
         error = error or Killed()
         with broken_off(point, error):
             try:
@@ -251,7 +254,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
-        """Each query has its own heads in a sink, and each sink its own heads in a store."""
+        """A sink keeps the heads of each query apart, and a store the heads of each sink."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2)})
         yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
         with self.opened() as sink, self.opened("second") as second:

@@ -69,7 +69,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Write `entry` until it is written or refused; a conflict in the store is neither."""
+    """Repeat the write of `entry` after conflicts in the store; return False if it is refused."""
     for _ in range(50):
         try:
             sink.apply(frame, entry, plan_of(entry))

@@ -40,9 +40,9 @@ def entry_of(
     topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
     gap: OffsetRange | None = None,
 ) -> Entry:
-    """Return the entry of a batch with `ranges` after `heads`; nothing is judged.
+    """Return the entry of a batch that moves `heads` by `ranges`; the function judges nothing.
 
-    Each of its moves accepts `gap`.
+    Each move of the entry accepts `gap`.
     """
     moves = {
         tp: Move(

@@ -12,13 +12,16 @@ from eo_listener.offsets import Position, TopicPartition
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"
 ]
-"""Gets a commit request; answers it in Kafka's place, raises, or returns None to let it pass."""
+"""A function that gets a commit request, and answers in Kafka's place, raises, or returns None.
+
+With None, the store handles the request itself.
+"""
 
 _ENDLESS = 2**63 - 1
 
 
 class MemoryGroups:
-    """A `GroupStore` that keeps groups in memory, as the coordinator would.
+    """A `GroupStore` that keeps groups in memory, and answers as a coordinator would.
 
     `history` lists every stored commit, in order. Each commit request takes the first element from
     `faults`, if there is one. Logs reach from 0 to the largest number, unless `starts` or `ends`
@@ -86,5 +89,5 @@ class MemoryGroups:
         """Do nothing."""
 
     def close(self) -> None:
-        """Record that it was closed."""
+        """Record that the store was closed."""
         self.closed = True

@@ -9,7 +9,7 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 
 
 class MemoryQueries:
-    """A `QueryReader` of queries that exist only here, by run id; all have the same sources.
+    """A `QueryReader` for invented queries, by run id; all queries have the same sources.
 
     `source_options` are reader options by source index; None if no query can be asked.
     """
@@ -34,13 +34,13 @@ class MemoryQueries:
         return self.modes.get(run_id, QueryMode.MICRO_BATCH)
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the position that `positions` has for the run."""
+        """Return the position that `positions` has for the run, or None."""
         if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
         return self.positions.get(run_id)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Return True if `ended_runs` has the run."""
+        """Return True if `ended_runs` contains the run."""
         if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
         return run_id in self.ended_runs

@@ -78,9 +78,9 @@ class Transaction:
     def move(
         self, key: str, query: str, tp: TopicPartition, expected: Head | None, head: Head
     ) -> int:
-        """Set a head if the current one is `expected`; return how many heads were set: 0 or 1.
+        """Set a head if the current head is `expected`; return how many heads were set: 0 or 1.
 
-        From here to the end of this transaction no other transaction moves heads. Raises
+        From this call to the end of this transaction, no other transaction can move heads. Raises
         SinkLockedError.
         """
         self._wait_for_lock()
@@ -108,7 +108,7 @@ class Transaction:
         self.rollback()
 
     def commit_late(self) -> None:
-        """Commit later: when the next transaction wants to move a head."""
+        """Leave the commit until the next transaction wants to move a head."""
         self._store.late_commit = self
 
     def rollback(self) -> None:
@@ -134,7 +134,7 @@ class Transaction:
 
 
 class SinkFault(Enum):
-    """The fault of one transaction."""
+    """A fault that a test injects into one transaction."""
 
     REFUSED = "the store refuses it"
     TRY_AGAIN = "a conflict that a retry resolves"
@@ -149,7 +149,8 @@ class MemorySink:
 
     A frame is a DataFrame, or any iterable of rows. With `per_partition` each row names its origin,
     as `row["topic"]` and `row["partition"]`. Each transaction takes its fault, or None for no
-    fault, from the front of `faults`; the next `unreadable` reads of heads fail.
+    fault, from the front of `faults`; `unreadable` is the number of the next reads of heads that
+    fail.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class MemorySink:
         return Applied(rows=written)
 
     def close(self) -> None:
-        """Record that it was closed."""
+        """Record that the sink was closed."""
         self.closed = True
 
     def _transact(self, rows: list[Any], entry: Entry) -> Applied:

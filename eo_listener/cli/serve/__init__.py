@@ -1,4 +1,4 @@
-"""`eo-listener serve`: one page, whose numbers it also offers as JSON and for Prometheus.
+"""`eo-listener serve`: serves one page, and its numbers also as JSON and for Prometheus.
 
 - One thread reads the groups and another runs the audit, at an interval that does not depend on the
   number of browsers. Each request has its own thread, which reads nothing, and answers with the

@@ -30,7 +30,8 @@ _LONGEST_OF_TABLES: Final = 600.0  # Spark may have to download the libraries th
 class AuditProcess:
     """Runs the audit of `request`, in a separate process.
 
-    Only one thread may use it, but any thread may call `close`, which ends a reading.
+    Only one thread may use an instance, but any thread may call `close`, which ends a reading that
+    is in progress.
     """
 
     def __init__(self, request: AuditRequest, *, longest: float | None = None) -> None:
@@ -67,19 +68,22 @@ class AuditProcess:
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it waits for; a JVM that it has started ends with it."""
+        """End the audit's process, whatever it waits for; a JVM that it has started also ends."""
         self._process.close()
         self._folder.cleanup()
 
 
 class _Kept:
-    """The state that the process keeps from one reading to the next."""
+    """The state that the audit's process keeps from one reading to the next."""
 
     spark: LocalSpark | None = None
 
 
 def _read(request: AuditRequest, folder: str) -> AuditReading | str:
-    """Return the reading, or the text of an error: errors cannot be sent between processes."""
+    """Run an audit in the process; return its reading, or the text of an error.
+
+    Errors themselves cannot be sent between processes.
+    """
     tempfile.tempdir = folder
     if _Kept.spark is None:
         _Kept.spark = spark_for(request.ledgers, request.spark)

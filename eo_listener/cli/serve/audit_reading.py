@@ -22,7 +22,7 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """One batch, summed over its partitions; None for a value that only a history would have."""
+    """One batch, summed over its partitions; a value that only the history has may be None."""
 
     batch: int
     run: str
@@ -35,9 +35,9 @@ class WholeBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBatches:
-    """The last batches of one sink and query, as in the JSON, the newest first.
+    """The last batches of one sink and query, newest first, as the page's JSON lists them.
 
-    `begun` is the batch that is not finished, or None.
+    `begun` is the batch that the sink has begun and not finished, or None.
     """
 
     store: str
@@ -50,10 +50,11 @@ class LastBatches:
 def last_batches(
     ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
 ) -> LastBatches:
-    """Return the last batches from the history or, if it has none, from the heads.
+    """Return a ledger's last batches from its history or, if that has none, from its heads.
 
-    The heads have each partition's last batch. A sink prunes its history, so it has some thousand
-    entries at most. The history in a topic has only what repairs have found, without times.
+    The heads have each partition's last batch. A sink prunes its history to some thousand entries
+    at most. The history of a ledger in a topic has only the heads that repairs read and wrote,
+    without times.
     """
     entries = list(history)
     if any(entry.applied_at == UNKNOWN_TIME for entry in entries):
@@ -92,7 +93,7 @@ def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
 
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
-    """Return the newest batches, their parts added up.
+    """Return the `count` newest batches, each the sum of its parts, one for each partition.
 
     They are ordered by time, because a new checkpoint counts its batches from 0.
     """
@@ -141,7 +142,8 @@ class AuditReading:
 def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
     """Run one audit. Raises EoListenerError for an impossible request.
 
-    `spark` reads the tables; without it, the function starts a Spark for them, and ends it.
+    If `spark` is given, the function reads tables with this Spark session. Otherwise it starts a
+    Spark session for the tables, and ends that session.
     """
     reader = PositionReader(request, spark)
     try:

@@ -50,7 +50,7 @@ def audit_section(audit: AuditReading) -> Element:
 
 
 def _fine(rest: Sequence[PositionFinding]) -> Element | None:
-    """Return the findings that need no action, in a section that the reader can unfold."""
+    """Return the findings that need no action, in a section that a click unfolds; None if none."""
     if not rest:
         return None
     return node(

@@ -117,7 +117,11 @@ def serve(
 
 
 def _require_packages(request: AuditRequest) -> None:
-    """Raise MissingExtraError now, not on the page: readers of ledgers connect later."""
+    """Raise MissingExtraError if a package for the requested ledgers is missing.
+
+    Without this check, the error would appear only on the page, because readers of ledgers connect
+    later.
+    """
     spark = spark_for(request.ledgers, request.spark)
     for ledger in request.ledgers:
         with closing(ledger.open(request.properties, schema=request.schema, spark=spark)):
@@ -125,7 +129,7 @@ def _require_packages(request: AuditRequest) -> None:
 
 
 class _Service:
-    """Runs the threads, from the first reading to the last."""
+    """Runs the threads that read and serve, from the first reading to the last."""
 
     def __init__(
         self,
@@ -189,7 +193,7 @@ class _Service:
         self._stop()
 
     def _stop(self) -> None:
-        """End the readings, and interrupt those that wait for an answer."""
+        """End the threads that read, and interrupt readings that wait for an answer."""
         self._watched.close()
         each = _CLOSING / len(self._pollers)
         ended = [poller.stop(each, self._interrupt) for poller in self._pollers]

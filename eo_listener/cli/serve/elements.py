@@ -1,4 +1,4 @@
-"""HTML as elements, so that every text in an element stays text: nothing is joined by hand."""
+"""Builds HTML from elements and never from joined text, so that a text is never read as HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _LONG: Final = 200  # characters of a name
 
 
 def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
-    """Return an element without its parts that are None; `cls` means `class`, and `_` a hyphen.
+    """Return an element; leave out children and attributes that are None.
+
+    In the name of an attribute `cls` means `class`, and `_` a hyphen.
 
     Characters that a reader cannot see (control characters, marks that change the direction of
     writing) become escapes.
@@ -44,12 +46,12 @@ def html(page: Element) -> bytes:
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """Return `text`, or only its beginning: names from outside may have any length."""
+    """Return `text`, or only its first `length` characters: names may have any length."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 def excess(count: int, shown: int, text: str, tag: str = "p") -> Element | None:
-    """Return the line with the number of items that are not shown, or None if all are shown."""
+    """Return a line that counts the items that the page leaves out, or None if it shows all."""
     return node(tag, f"and {count - shown:,} {text}") if count > shown else None
 
 

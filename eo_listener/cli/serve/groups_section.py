@@ -1,4 +1,4 @@
-"""The page's section about groups: a card for each, the gravest first.
+"""The page's section about groups: a card for each group, the gravest first.
 
 The page of a single group also shows its partitions.
 """
@@ -171,7 +171,7 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
 
 
 def path_of(group: str) -> str:
-    """Return the path of a group's page: of fixed length, and the same after a restart."""
+    """Return the path of a group's page: it has a fixed length, and a restart keeps it."""
     digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
     return f"/group/{digest[:16]}"
 
@@ -262,7 +262,7 @@ def group_section(view: View, group: GroupStatus) -> Element:
 
 
 def _advice(view: View, group: GroupStatus) -> Iterator[Element]:
-    """Yield the commands to run if the page shows no problem of the group."""
+    """Yield commands that may help with a group for which the page shows no problem."""
     commands = [view.cluster.typed(["status"], arguments=[group.group])]
     if group.held_up:
         commands.append(transactions_command(view.cluster, [group.group]))
@@ -305,7 +305,7 @@ def _card(view: View, group: GroupStatus, *, link: bool = True) -> Element:
 
 
 def _badge(group: GroupStatus) -> Element:
-    """Return the verdict, or the reason for its absence."""
+    """Return the label with a group's verdict, or with the reason for which it has none."""
     if group.error is not None:
         return node("strong", f"not read: {cut(group.error)}", cls="badge bad")
     if not group.rows:

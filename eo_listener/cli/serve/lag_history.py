@@ -19,7 +19,10 @@ _Offsets = Mapping[TopicPartition, int]
 
 
 class Point(NamedTuple):
-    """One reading, `at` in monotonic seconds; `rate` in records a second. None means unknown."""
+    """One reading of a group; None means unknown.
+
+    `at` is in monotonic seconds, `rate` in records a second.
+    """
 
     at: float
     lag: int | None
@@ -62,7 +65,7 @@ class LagHistory:
         return tuple(self._rings.get(group, ()))
 
     def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
-        """Return groups that no longer hold offsets, and when they last did."""
+        """Return the groups that no longer hold offsets, with the time when they last held some."""
         present = {group.group for group in statuses if group.rows or group.error}
         return {name: at for name, at in sorted(self._seen.items()) if name not in present}
 
@@ -73,14 +76,17 @@ class LagHistory:
         return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
 
     def _interrupt(self, at: float, name: str) -> None:
-        """Add one point without numbers, which stands for all readings that lack the group."""
+        """Add one point without numbers, which stands for all readings without the group `name`."""
         self._held.pop(name, None)
         ring = self._rings[name]
         if ring and ring[-1] != Point(ring[-1].at, None, None):
             ring.append(Point(at, None, None))
 
     def _forget(self, at: float, present: set[str]) -> None:
-        """Drop groups gone for long, and those gone for longest if others need the room."""
+        """Drop groups that disappeared long ago.
+
+        If there are too many groups, drop the groups that disappeared first.
+        """
         gone = sorted(self._seen.keys() - present, key=self._seen.__getitem__)
         needed = len(self._seen.keys() | present) - self._groups
         for count, name in enumerate(gone):
@@ -96,7 +102,7 @@ class LagHistory:
 
 
 def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) -> float | None:
-    """Return the rate of the partitions in both readings, or None if an offset moved back."""
+    """Return the rate between two readings, over the partitions in both; None if one moved back."""
     steps = [offsets[tp] - offset for tp, offset in held_before.items() if tp in offsets]
     if at <= before or not steps or min(steps) < 0:
         return None

@@ -48,7 +48,7 @@ def overview(view: View, page: int = 1) -> bytes:
 
 
 def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
-    """Return the section of the current problems, or None if there are none."""
+    """Return the section with the problems that need action, or None if there are none."""
     wrong = list(raised)
     if isinstance(view.audit, Reading):
         wrong += found_to_act_on(view.audit.value)
@@ -112,7 +112,7 @@ def _document(view: View, title: str, *sections: Element | None) -> Element:
 
 
 def _read(view: View) -> Element:
-    """Return the line with the cluster and the time of its reading."""
+    """Return the line with the cluster's servers and the time at which the page read the groups."""
     groups = view.groups
     when = "no current reading" if isinstance(groups, Unknown) else f"as of {_ago(view, groups.at)}"
     text = f"{cut(view.servers)}: {when}, read every {view.every:g} s"
@@ -125,7 +125,10 @@ def _ago(view: View, at: Moment) -> str:
 
 
 def _unknown(view: View, subject: str, unknown: Unknown) -> Element:
-    """Return the alert that nothing is known; old numbers would be mistaken for current ones."""
+    """Return the alert that nothing is known about `subject` now.
+
+    Old numbers would be mistaken for current ones, so the page shows none.
+    """
     since = "" if unknown.since is None else f", since {_ago(view, unknown.since)}"
     return _alert(f"Nothing is known of the {subject}{since}: {cut(unknown.error, _TEXT)}")
 

@@ -102,7 +102,7 @@ class _Handler(BoundedHandler):
         self._send(self._found())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
-        """Answer requests that http.server itself refuses, with the headers of every response."""
+        """Answer a request that http.server itself refuses, with the headers of all responses."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:  # its answer to any other method
             status = HTTPStatus.METHOD_NOT_ALLOWED

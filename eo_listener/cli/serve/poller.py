@@ -1,4 +1,4 @@
-"""A thread that reads at an interval, however many clients ask for the result."""
+"""A thread that makes readings at an interval, however many clients ask for the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("eo_listener")
 class Poller:
     """Calls `read` every `every` seconds, for the first time after `wait` seconds.
 
-    If `read` raises an error that it should not, the poller passes a text about it to `failed`, and
+    If `read` raises an unexpected error, the poller passes a text about the error to `failed`, and
     continues. A reading that has taken `stuck` seconds is a `problem`.
     """
 
@@ -49,7 +49,7 @@ class Poller:
     def stop(self, seconds: float, interrupt: Callable[[], None]) -> bool:
         """Stop reading; return True if a reading in progress has ended within `seconds`.
 
-        `interrupt` ends what the reading waits for, if that can be ended.
+        `stop` calls `interrupt` to end what the reading waits for.
         """
         self._stop.set()
         deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The newest reading, for as long as it is current; and the last errors, each once."""
+"""The newest reading while it is current, and the newest errors without duplicates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Reading(Generic[_T]):
-    """The result of a reading that began `at`, so that no part of it is older."""
+    """The `value` that was read; the reading began at the time `at`, so no part of it is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value
@@ -36,7 +36,7 @@ class Reading(Generic[_T]):
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
-        """Return `make(value)`, which is called once for each `name`, however many threads ask."""
+        """Return `make(value)`; call `make` only once for each `name`, however many threads ask."""
         with self._lock:
             if name not in self._made:
                 self._made[name] = make(self.value)
@@ -46,7 +46,7 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The lack of a current reading, because of `error`; the last one was at `since`, if any."""
+    """Stands for a missing current reading; `error` is the reason, `since` the last one's time."""
 
     since: Moment | None
     error: str
@@ -89,7 +89,7 @@ class Newest(Generic[_T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedError:
-    """One error, as in the JSON; `first` and `last` are in seconds since 1970."""
+    """One error, as the page's JSON lists it; `first` and `last` are in seconds since 1970."""
 
     about: str
     error: str
@@ -99,7 +99,7 @@ class LoggedError:
 
 
 class ErrorLog:
-    """The last errors, at most 30, the newest last. Counts repeats of a text about a subject."""
+    """The last 30 errors, newest last. If a subject's error has the same text again, counts it."""
 
     def __init__(self) -> None:
         self._errors: deque[LoggedError] = deque(maxlen=_KEPT)

@@ -1,4 +1,4 @@
-"""Makes the response to a path, without a socket, so that tests need none."""
+"""Makes the response to the path of a request. Uses no socket, so that tests need none."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def _encoded(document: dict[str, Any]) -> bytes:
 
 
 def _unknown(view: View, unknown: Unknown) -> Response:
-    """Return a response without numbers, because old numbers could be mistaken for current ones."""
+    """Return the response if there is no current reading.
+
+    It has no numbers, because old numbers could be mistaken for current ones.
+    """
     since = None if unknown.since is None else unknown.since.wall
     errors = [asdict(error) for error in view.errors]
     answer = {"error": unknown.error, "known_until": since, "errors": errors}

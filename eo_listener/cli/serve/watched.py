@@ -63,7 +63,10 @@ class View:
 
 
 class Watched:
-    """The state of the page: one thread fills in groups, another the audit; any may call `view`."""
+    """The state behind the page: one thread fills in the groups, another the audit.
+
+    Any thread may call `view`.
+    """
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class Watched:
         self._log("audit", error)
 
     def close(self) -> None:
-        """Report no more errors: pending readings are being interrupted."""
+        """Log no errors from now on: readings in progress are being interrupted."""
         self._closed = True
 
     def view(self) -> View:

@@ -11,13 +11,13 @@ Reading before writing:
   starts and ends of the logs, the topic ids. It takes a new snapshot if the last one is more than a
   minute old, after every failure, and if the process stood still for 15 s (SIGSTOP, a suspended
   machine), because a successor may be running by then.
-- The snapshot decides: an offset below the group's is refused, unless the rewind is allowed; an
-  offset beyond the log's end is refused, and reported if it was confirmed before; a topic whose id
-  has changed is no longer committed; confirmed offsets that have disappeared are reported
+- The snapshot decides: an offset below the group's offset is refused, unless the rewind is allowed;
+  an offset beyond the log's end is refused, and reported if Kafka confirmed it before; a topic
+  whose id has changed is no longer committed; confirmed offsets that have disappeared are reported
   (`ForeignCommit`, `GroupOffsetsMissing`) and committed again.
-- Refused offsets are compared with a new snapshot each minute, so they are committed without help
-  once the cause is gone. The offsets of a deleted topic stay unconfirmed until the driver ends: its
-  partitions are retried each minute, and reported at the end.
+- The group compares refused offsets with a new snapshot each minute, so they are committed without
+  help once the cause is gone. The offsets of a deleted topic stay unconfirmed until the driver
+  ends: its partitions are retried each minute, and reported at the end.
 - If the broker refuses a topic, the snapshot has its error and the facts of the other topics.
   OffsetFetch's own errors count too: if it refused a topic that is described a moment later, the
   group would otherwise seem to hold nothing there.
@@ -29,15 +29,15 @@ How much is sent:
 
 - The coordinator writes the offsets of one request as one record batch. 4,500 partitions with
   eo_listener's metadata fit into its default of 1 MB, 5,000 do not (INVALID_COMMIT_OFFSET_SIZE
-  before Kafka 4.0, UNKNOWN since). So a request has at most 1,000 partitions and 500 KB, half as
-  many after such an answer; a snapshot has at most 2,000. 20,000 partitions take about 8 s on a
-  busy machine.
+  before Kafka 4.0, UNKNOWN since). So a request has at most 1,000 partitions and 500 KB, and half
+  as many partitions after such an answer; a snapshot has at most 2,000 partitions. 20,000
+  partitions take about 8 s on a busy machine.
 - A group plans only the partitions that changed, takes those that have waited longest until a
   request is full, and keeps the partitions apart that only wait for a repeated commit. A partition
-  that was served goes behind the others of its group, a group behind the others of its cluster: if
-  a batch arrives before all parts of the last one are committed, any fixed order would leave the
-  same partitions behind forever. Groups with fewer failures go first, but after at most ten such
-  requests it is the turn of the group that has waited longest.
+  that was served goes behind the other partitions of its group, and a group behind the other groups
+  of its cluster: if a batch arrives before all parts of the last one are committed, any fixed order
+  would leave the same partitions behind forever. Groups with fewer failures go first, but after at
+  most ten such requests it is the turn of the group that has waited longest.
 
 Requests of unknown outcome:
 
@@ -57,9 +57,9 @@ no longer shows what was wrong. So the offset that the group holds is committed 
 `"g":1` in its metadata. The next driver finds the mark in its first snapshot, and sends nothing
 newer unless it was started with `guard="warn"`.
 
-Five minutes after the last run stopped feeding a cluster, its worker ends and closes its clients,
-unless something waits or is withheld. Each set of credentials is a cluster of its own, so a driver
-whose passwords rotate would otherwise collect clients forever. The text of its settings identifies
-a cluster: its id would be known only after a connection, for which the tracker's thread must not
-wait.
+Five minutes after the last run stopped feeding a cluster, the cluster's worker ends and closes its
+clients, unless an offset waits or is withheld. Each set of credentials is a cluster of its own, so
+a driver whose passwords rotate would otherwise collect clients forever. The text of its settings
+identifies a cluster: its id would be known only after a connection, for which the tracker's thread
+must not wait.
 """

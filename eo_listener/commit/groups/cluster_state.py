@@ -1,7 +1,7 @@
 """All groups of one cluster, and the choice of the group to serve next.
 
 `ClusterState` does no input or output: it gets the time as an argument, and returns requests as
-values. Its thread is in `worker.py`; a model can drive this class alone.
+values. The thread that drives it is in `worker.py`; a model can drive this class alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DueTimes:
         self._changed_names: dict[str, None] = {}
 
     def mark_changed(self, name: str) -> None:
-        """Have the next call of `times` compute the due time of this item again."""
+        """Mark an item, so that the next call of `times` computes its due time again."""
         self._changed_names[name] = None
 
     def postpone(self, name: str) -> None:
@@ -35,7 +35,7 @@ class DueTimes:
         self._changed_names[name] = None
 
     def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
-        """Return the due times of all items; the items served last are at the end.
+        """Return the due time of each item; the items that were served last are at the end.
 
         `times` calls `ask` for each changed item, which returns None for an item that is never due.
         """
@@ -57,7 +57,7 @@ OUT_OF_TURN = 10  # requests in a row that may go before the group that has wait
 
 
 class ClusterState:
-    """The groups of one cluster. Not thread-safe: the worker holds a lock around it."""
+    """The groups of one cluster. Not thread-safe: the worker holds a lock around each call."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ClusterState:
         return time
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None; its answer must be given to the group's state.
+        """Return the request to send now, or None; give its answer to the state of its group.
 
         The group with the fewest failures goes first, so that groups without answers delay the
         others least. Of groups with equally many failures, and in any case after some requests, the
@@ -117,13 +117,13 @@ class ClusterState:
         return None
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run, as metadata name it, has ended."""
+        """Record that a run has ended; `run_id` has the form that commit metadata contain."""
         for name, group in self._groups.items():
             group.end_run(run_id)
             self._due_times.mark_changed(name)
 
     def invalidate_snapshots(self) -> None:
-        """Forget all snapshots: this process, or its machine, stood still."""
+        """Forget the snapshots of all groups, because this process, or its machine, stood still."""
         for group, state in self._groups.items():
             state.invalidate_snapshots()
             self._due_times.mark_changed(group)
@@ -134,14 +134,14 @@ class ClusterState:
         return None if soonest is None else max(0.0, soonest - now)
 
     def retry_now(self, groups: Iterable[str] | None = None) -> None:
-        """Cut short the waits of all groups, or of `groups`; see `GroupState.retry_now`."""
+        """Retry without waiting in all groups or only in `groups`; see `GroupState.retry_now`."""
         for group in tuple(self._active if groups is None else groups):
             if group in self._active:
                 self._active[group].retry_now()
                 self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
         states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)
@@ -150,7 +150,7 @@ class ClusterState:
         )
 
     def idle(self) -> bool:
-        """Return True if everything that may be committed has been confirmed."""
+        """Return True if Kafka has confirmed every offset that may be committed."""
         return all(state.idle() for state in self._active.values())
 
     def complete(self) -> bool:
@@ -158,15 +158,15 @@ class ClusterState:
         return all(state.complete() for state in self._groups.values())
 
     def stuck(self, now: float) -> bool:
-        """Return True if everything pending was refused, so that a short wait will not help."""
+        """Return True if Kafka rejected all pending offsets, so that a short wait will not help."""
         return all(state.stuck(now) for state in self._active.values() if not state.idle())
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
-        """Return the first offset of each log of a group, as it was known at the time `by`."""
+        """Return the log starts of a group's partitions, as they were known at the time `by`."""
         state = self._groups.get(group)
         return {} if state is None else state.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
-        """Give up all pending offsets, and return them as events."""
+        """Give up all pending offsets; return an event for each group that had some."""
         abandoned = (state.abandon() for state in self._groups.values())
         return tuple(event for event in abandoned if event is not None)

@@ -1,4 +1,4 @@
-"""One interface to the workers of all clusters."""
+"""The committer: one interface to the workers of all clusters."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ logger = logging.getLogger("eo_listener")
 class Committer:
     """Commits positions to the groups of any number of clusters, with a thread for each cluster.
 
-    Every method except `flush` and `close` returns immediately. The greatest offset of a partition
-    wins, whatever the order of offers; only `close` drops offsets. If no run feeds a cluster, the
-    committer ends its thread and clients `unused_timeout` seconds later, once everything is
-    confirmed: each set of credentials is a cluster of its own.
+    Every method except `flush` and `close` returns immediately. If a partition is offered several
+    times, the committer commits the greatest offset, whatever the order; only `close` drops
+    offsets. If no run feeds a cluster any longer, the committer ends the cluster's thread and
+    clients `unused_timeout` seconds later, once everything is confirmed: each set of credentials
+    counts as a separate cluster.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class Committer:
         self._closed = False
 
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand over positions to commit. After `close` they are refused with a log line.
+        """Hand over positions to commit. After `close`, the committer refuses them with a log line.
 
-        `recommit` commits offsets again that are already committed, so that they do not expire.
+        With `recommit`, offsets that are already committed are committed again, so that they do not
+        expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -72,8 +74,8 @@ class Committer:
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Stop committing these positions and all newer ones, because the guard withholds them.
 
-        The guard's mark is left, for the next driver, in the metadata of the group's offsets.
-        `recommit` commits the marked offsets again, so that they do not expire.
+        The committer leaves the guard's mark for the next driver in the metadata of the group's
+        offsets. With `recommit`, it commits the marked offsets again, so that they do not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -89,7 +91,7 @@ class Committer:
                 groups.end_run(short_id(run_id))
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
-        """Return the first offset of each log of a group, as known at `by` (monotonic clock)."""
+        """Return the log starts of a group's partitions, as known at `by` (monotonic clock)."""
         with self._lock:
             worker = self._workers.get(commit.cluster)
         if worker is None:
@@ -115,14 +117,17 @@ class Committer:
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
-        """Set the clusters that live runs feed; the workers of other clusters may end."""
+        """Set the clusters that live runs feed, so that the workers of other clusters may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
                     worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
-        """Return True if a worker is no longer needed, and remove it; an offer starts another."""
+        """Remove the worker of a cluster, and return True, if it is no longer needed.
+
+        A later offer for the cluster starts a new worker.
+        """
         with self._lock:
             over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:
@@ -130,12 +135,12 @@ class Committer:
             return over
 
     def retry_now(self, groups: GroupKeys) -> None:
-        """Cut short the waits for a retry in `groups`."""
+        """Retry failed requests of `groups` at once, without the rest of the wait."""
         for state, names in self._states(groups, changes=True):
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor refused."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
         states = self._states(groups, changes=False)
         return frozenset().union(*(state.waiting(names) for state, names in states))
 
@@ -149,7 +154,10 @@ class Committer:
                 yield state, [group for name, group in groups if name == str(cluster)]
 
     def flush(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until everything is confirmed; return True if it is."""
+        """Wait until all offered offsets are confirmed; return True if they are.
+
+        Waits at most `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
         flushed = [worker.flush(deadline) for worker in self._all()]  # all, even after a False
         return all(flushed)
@@ -157,7 +165,8 @@ class Committer:
     def close(self, timeout: float) -> None:
         """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
-        Offsets that are then unconfirmed are given up, and reported as CommitAbandoned. Idempotent.
+        Offsets that are still unconfirmed then are given up, and reported as CommitAbandoned.
+        Idempotent.
         """
         with self._lock:
             if self._closed:
@@ -199,7 +208,8 @@ class Committer:
 def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
     """Return `event` with the hint that this driver may have fenced itself, under other settings.
 
-    Only the brokers know if it is the same cluster: the servers may have other names.
+    Only the brokers know if two settings name the same cluster, because the servers may have
+    several names.
     """
     addresses = " and ".join(sorted({str(rival) for rival in rivals}))
     return replace(

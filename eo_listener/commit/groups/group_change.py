@@ -1,8 +1,8 @@
 """The repair of a consumer group: its plan, partition by partition, and its outcome.
 
-Nothing here reads or writes. A repair either seeds a group (sets offsets if it holds none, and
-raises the offsets that it holds) or rewinds it (lowers them). One repair never does both: a seed
-that would go back, and a rewind that would skip records, are not what the user requested.
+This module reads and writes nothing. A repair either seeds a group (sets offsets if it holds none,
+and raises the offsets that it holds) or rewinds it (lowers them). One repair never does both: a
+seed that would go back, and a rewind that would skip records, are not what the user requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The group's position in one partition, None if it has none, and the requested offset."""
+    """The group's position in one partition, or None if the group has none, and the new offset."""
 
     partition: TopicPartition
     position: Position | None
@@ -46,7 +46,7 @@ class PartitionChange:
 
     @property
     def writer(self) -> CommitMetadata | None:
-        """The author of the group's commit; None if there is none or another program made it."""
+        """The metadata of the group's commit; None if it has none, or another program made it."""
         return None if self.position is None else CommitMetadata.parse(self.position.metadata)
 
 
@@ -74,7 +74,7 @@ class GroupChange:
         *,
         rewinds: bool,
     ) -> GroupChange:
-        """Plan a repair.
+        """Plan the repair that gives `group`, which holds `positions`, the `offsets`.
 
         Raises SettingsError for a seed that would take the group back, and for a rewind if the
         group holds no offset of any of the partitions.
@@ -134,7 +134,7 @@ class GroupChange:
             remaining = {tp: at for tp, at in remaining.items() if tp not in part}
 
     def marked(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions to commit that have the guard's mark, which the commit removes."""
+        """Return the partitions to commit that have the guard's mark, which the repair removes."""
         return tuple(
             change.partition
             for change in self.partitions
@@ -157,8 +157,8 @@ class GroupChange:
 class GroupOutcome:
     """The outcome of a repair.
 
-    `group_positions` are the group's positions after the repair: only they count. `errors` has, by
-    Kafka's error name, a text about each error of its commits.
+    `group_positions` are the group's positions after the repair: they alone show if it succeeded.
+    `errors` has, by Kafka's error name, a text about each error of its commits.
     """
 
     change: GroupChange
@@ -167,12 +167,12 @@ class GroupOutcome:
 
     @property
     def missing(self) -> tuple[TopicPartition, ...]:
-        """The partitions to commit in which the group does not hold the requested position."""
+        """The partitions in which the group still lacks the requested position after the repair."""
         requested, positions = self.change.positions(), self.group_positions
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError, which lists the moved and the missing partitions, if any is missing."""
+        """Raise KafkaError, with lists of moved and missing partitions, if any is `missing`."""
         missing = self.missing
         if not missing:
             return

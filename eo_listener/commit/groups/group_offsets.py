@@ -1,4 +1,4 @@
-"""The offsets to commit to one group, and those that still wait for Kafka."""
+"""The offsets to commit to one group, and the offsets that still wait for Kafka's answer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
-"""Groups, each as the name of its cluster and its own name."""
+"""Groups, each as a pair: the name of its cluster, and the group's own name."""
 
 
 class Waiting(NamedTuple):
-    """An offset that Kafka has neither confirmed nor refused."""
+    """An offset that Kafka has neither confirmed nor rejected for good."""
 
     cluster: str
     group: str
@@ -49,7 +49,7 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Unite the offsets that go to the same group.
+    """Combine those `parts` whose offsets go to the same group, into one part for each group.
 
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
     part of the query processed it.

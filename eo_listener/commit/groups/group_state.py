@@ -1,4 +1,4 @@
-"""One consumer group: the offsets still to be committed to it, and those that must not be.
+"""One consumer group: the offsets that are to be committed, and those that must not be.
 
 `GroupState` does no input or output: it gets the time as an argument, returns requests as values,
 and gets their answers.
@@ -64,7 +64,7 @@ SNAPSHOT_PARTITIONS = 2000  # partitions in one snapshot, which must take second
 
 
 class GroupState:
-    """One group of one cluster. Not thread-safe: the worker holds a lock around it."""
+    """One group of one cluster. Not thread-safe: the worker holds a lock around each call."""
 
     def __init__(
         self, cluster: str, group: str, retry: Backoff, policy: Policy, randomness: random.Random
@@ -95,10 +95,11 @@ class GroupState:
     ) -> CommitRefused | None:
         """Accept positions; the greatest offset offered for a partition counts.
 
-        Returns an event if positions are refused. `recommit` commits confirmed offsets again, so
-        that they do not expire, after a snapshot of the group: otherwise the commit would hide that
-        the group was deleted. `lossy` requests a snapshot of the log before this commit, even if
-        there is nothing to commit. `rivals` are partitions that other live runs feed too.
+        Returns an event if positions are refused. With `recommit`, confirmed offsets are committed
+        again, so that they do not expire. A snapshot of the group comes first: otherwise the commit
+        would hide that the group was deleted. With `lossy`, a snapshot of the log is read before
+        this commit, even if there is nothing to commit. `rivals` are partitions that other live
+        runs feed too.
         """
         obstacles: dict[TopicPartition, int] = {}
         refusal = Refusal.BELOW_COMMITTED
@@ -118,14 +119,17 @@ class GroupState:
         return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run, as metadata name it, has ended, in the partitions that it has fed."""
+        """Record that a run has ended, in the partitions that the run has fed.
+
+        `run_id` is the id in the form that commit metadata contain.
+        """
         for tp, state in self._partitions.items():
             state.end_run(run_id)
             if tp in self._due:
                 self._plan(tp)
 
     def withhold(self, positions: Positions) -> None:
-        """Stop committing these and newer positions; leave the guard's mark in the group."""
+        """Stop committing `positions` and newer positions; leave the guard's mark in the group."""
         for tp, state in self._open(positions):
             state.withhold(positions[tp].metadata)
             self._plan(tp)
@@ -136,7 +140,7 @@ class GroupState:
                 yield tp, self._partitions.setdefault(tp, PartitionState())
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None; its answer must come back to this object."""
+        """Return the request to send now, or None; give its answer to this object."""
         if self.in_flight or self._fenced:
             return None
         self._plan_repeats(now)
@@ -155,10 +159,12 @@ class GroupState:
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
-        """Return partitions that need a snapshot, and positions to send; the longest wait first.
+        """Return the partitions that need a snapshot, and the positions to send.
 
-        Returns no more of either than one request takes: otherwise each of many requests would walk
-        over all partitions that wait.
+        Those that have waited longest come first.
+
+        Returns at most as many partitions and positions as fit into one request: otherwise each of
+        many requests would walk over all partitions that wait.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -181,7 +187,7 @@ class GroupState:
     def _snapshot_partitions(
         self, stale: set[TopicPartition], now: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions of a snapshot: those that wait for it, and others that are due."""
+        """Return the partitions to read: `stale`, which wait for it, and others that are due."""
         due_soon = (
             tp
             for tp, state in self._partitions.items()
@@ -199,11 +205,11 @@ class GroupState:
         return min((time for time in (soonest, due) if time is not None), default=None)
 
     def failures(self) -> int:
-        """Return the highest number of failures in a row of any waiting partition."""
+        """Return the highest number of consecutive failures that any waiting partition has."""
         return max(self._failing.values(), default=0)
 
     def _plan(self, tp: TopicPartition) -> None:
-        """Note when a changed partition is due; a partition that waits already keeps its place."""
+        """Note when a changed partition is due; a partition in the queue keeps its place."""
         state = self._partitions[tp]
         time = state.next_try(self._policy)
         if time is None:
@@ -225,7 +231,7 @@ class GroupState:
         self._plan(tp)
 
     def _plan_repeats(self, now: float) -> None:
-        """Plan the partitions whose repeated commit is due."""
+        """Queue the partitions whose repeated commit is due now."""
         times = self._repeat_times.items()
         for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
             del self._repeat_times[tp]
@@ -233,7 +239,10 @@ class GroupState:
                 self._plan(tp)
 
     def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Take out a confirmed partition, or requeue it if it has more to do; note its repeat."""
+        """Remove a confirmed partition from the queue; if it has more to do, put it at the end.
+
+        If its commit is to be repeated, note the time.
+        """
         if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
             self._repeat_times.pop(tp, None)  # to the end: no other is to be repeated later
             self._repeat_times[tp] = state.repeat
@@ -244,7 +253,7 @@ class GroupState:
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
-        """Record what Kafka holds, decide what may be committed over it, and return the events."""
+        """Record what Kafka holds, decide which positions may be sent, and return the events."""
         self.in_flight = False
         events = [*self._recreations(request, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
@@ -282,7 +291,7 @@ class GroupState:
     def on_snapshot_failed(
         self, request: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
-        """Record that a snapshot failed: nothing is committed without one."""
+        """Record that a snapshot failed, and return the events: no commit is sent without one."""
         self.in_flight = False
         if explain(code).fatal:
             return self._fence(code)
@@ -292,7 +301,7 @@ class GroupState:
         return events
 
     def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
-        """Record that a partition was not in a snapshot; return True if something waits for it."""
+        """Record that a partition was not in a snapshot; return True if an offset of it waits."""
         state = self._partitions.get(tp)
         if state is None:
             return False
@@ -329,7 +338,7 @@ class GroupState:
             )
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Give partitions up; return their offsets that were waiting to be committed."""
+        """Give partitions up; return the offsets of them that were waiting to be committed."""
         forgotten = {tp: self._partitions.pop(tp) for tp in partitions}
         for tp in forgotten:
             self._drop(tp)
@@ -342,7 +351,10 @@ class GroupState:
         now: float,
         detail: str | None = None,
     ) -> tuple[Event, ...]:
-        """Record the answer to a commit; a partition that it leaves out was not confirmed."""
+        """Record the answer to a commit, and return the events.
+
+        A partition that the answer leaves out was not confirmed.
+        """
         self.in_flight = False
         errors: dict[TopicPartition, str] = {}
         confirmed: dict[TopicPartition, Position] = {}
@@ -401,19 +413,19 @@ class GroupState:
         )
 
     def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
-        """Return the first offset of each log, as it was known at the time `by`."""
+        """Return the first offset of each partition's log, as it was known at the time `by`."""
         starts = {tp: state.log_start(by) for tp, state in self._partitions.items()}
         return {tp: start for tp, start in starts.items() if start is not None}
 
     def invalidate_snapshots(self) -> None:
-        """Forget all snapshots: a new one is read before anything is committed."""
+        """Forget the snapshots of all partitions: each needs a new one before its next commit."""
         for state in self._partitions.values():
             state.snapshot_at = None
         for tp in tuple(self._due):
             self._plan(tp)
 
     def retry_now(self) -> None:
-        """Cut short all waits; a request in flight that fails is retried at once."""
+        """Retry without waiting; if the request in flight fails, retry it at once too."""
         self._retry_at_once = self.in_flight
         for tp in tuple(self._failing):
             retry_state = self._partitions[tp].retry_state
@@ -422,13 +434,16 @@ class GroupState:
             self._plan(tp)
 
     def waiting(self) -> Offsets:
-        """Return the offsets that may be sent, and that Kafka has neither confirmed nor refused."""
+        """Return the offsets that still wait for Kafka.
+
+        They may be sent, and Kafka has neither confirmed them nor rejected them for good.
+        """
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
         return as_offsets(waiting)
 
     def idle(self) -> bool:
-        """Return True if everything that may be committed has been confirmed."""
+        """Return True if Kafka has confirmed every offset that may be committed."""
         return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
@@ -437,7 +452,7 @@ class GroupState:
         return self.idle() and not (held_back or self._recreated or self._fenced)
 
     def stuck(self, now: float) -> bool:
-        """Return True if everything pending was refused, so that a short wait will not help."""
+        """Return True if Kafka rejected all pending offsets, so that a short wait will not help."""
         pending = [state for tp in self._due if (state := self._partitions[tp]).pending is not None]
         refused = (state.is_refused for state in pending)
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
@@ -467,7 +482,7 @@ _RECORD_OVERHEAD = 80  # bytes of a record besides its texts
 
 
 def fitting(group: str, ready: Positions) -> Positions:
-    """Return as many of the first positions as one request has bytes for, but at least one."""
+    """Return the first positions of `ready` whose bytes fit into one request, at least one."""
     part: dict[TopicPartition, Position] = {}
     bytes_left, each = _MAX_BYTES, _RECORD_OVERHEAD + len(group.encode())
     for tp, position in ready.items():
@@ -482,10 +497,10 @@ def fitting(group: str, ready: Positions) -> Positions:
 class PartSize:
     """The number of partitions in one request: halved if it is too large, raised again later.
 
-    `full` counts the full parts accepted since the last change; after `grow_after` of them a larger
-    part is tried. If that is refused, `grow_after` is doubled: the broker's limit is a setting, and
-    each attempt costs a failure. `suspects` are partitions that failed once with an error
-    that may mean that their part was too large.
+    `full` counts the full parts that the broker accepted since the last change of the size; after
+    `grow_after` full parts, a larger part is tried. If the broker refuses it, `grow_after` is
+    doubled: the broker's limit is a setting, and each attempt costs a failure. `suspects` are
+    partitions that failed once with an error that may mean that their part was too large.
     """
 
     partitions: int = MAX_PART
@@ -577,7 +592,7 @@ class GroupEvents:
         obstacles: Mapping[TopicPartition, int],
         writer: CommitMetadata | None = None,
     ) -> CommitRefused:
-        """Return the event for positions that are not sent."""
+        """Return the event for `positions` that are not sent, because of `refusal`."""
         return CommitRefused(
             cluster=self.cluster,
             group=self.group,
@@ -595,9 +610,10 @@ class GroupEvents:
         wanted: Positions,
         confirmed: Positions,
     ) -> Iterable[Event]:
-        """Yield the events for a finding of a snapshot in `partitions`.
+        """Yield the events for `finding`, which a snapshot showed in `partitions`.
 
-        `wanted` has the positions that were to be committed, `confirmed` those confirmed before.
+        `wanted` has the positions that were to be committed, `confirmed` the positions that Kafka
+        confirmed before.
         """
         positions = snapshot.positions
         if finding is Discrepancy.VANISHED:

@@ -1,7 +1,7 @@
-"""One partition of one group: its position, its target, and its obstacles.
+"""One partition of one group: the group's position, the wanted position, and its obstacles.
 
-`PartitionState` does no input or output. `GroupState` holds one for each partition, and turns what
-they return into events.
+`PartitionState` does no input or output. `GroupState` holds a `PartitionState` for each partition,
+and turns what these return into events.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ class Discrepancy(Enum):
 
 
 Finding = Discrepancy | Refusal
-"""A contradiction between a snapshot of one partition and its wanted or confirmed position."""
+"""A contradiction between a snapshot and a partition's wanted or confirmed position."""
 
 
 @dataclass(slots=True)
 class RetryState:
     """The failures in a row of one partition, and the time from which it may be retried.
 
-    `unknown` is set if one of the failed commits may have been stored, or may still be. `since` is
-    the time of the first failure with the same `persistent` meaning as the last failure.
+    `unknown` is set if one of the failed commits may have been stored, or may still be stored
+    later. `since` is the time of the first failure with the same `persistent` meaning as the last
+    failure.
     """
 
     failures: int = 0
@@ -96,20 +97,24 @@ class PartitionState:
 
     @property
     def wanted(self) -> Position | None:
-        """The position to commit, allowed or not; if two wait, the greater, unless withheld."""
+        """The position to commit, even if it must not be sent.
+
+        If both a pending and a refused position wait, it is the greater one, unless the partition
+        is withheld.
+        """
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
 
     @property
     def is_busy(self) -> bool:
-        """True if there is anything to do except a repeated commit."""
+        """True if the partition needs a request other than the repetition of a commit."""
         marking = self.mark is not None or self.needs_snapshot
         return marking or self.pending is not None or self.refused is not None
 
     @property
     def is_refused(self) -> bool:
-        """True if Kafka refused the last request with an error that lasts until somebody acts."""
+        """True if Kafka rejected the last request with an error that lasts until somebody acts."""
         return self.retry_state is not None and self.retry_state.refused
 
     @property
@@ -123,7 +128,7 @@ class PartitionState:
         return max(due, self.not_before)
 
     def next_try(self, policy: Policy) -> float | None:
-        """Return when there is something to do, or None if there is nothing to do."""
+        """Return the time at which the partition's next request is due, or None if none is."""
         times = []
         if self.pending is not None or self.mark is not None:
             times.append(self.not_before)
@@ -134,7 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position that may be sent now if the snapshot is fresh, or None."""
+        """Return the position to send now if the snapshot is fresh, or None if none may be sent."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -143,7 +148,7 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Accept a position, or return its obstacle: the higher offset that forbids it.
+        """Accept a position and return None, or return the higher offset that forbids it.
 
         With `rivals`, another live run may have committed the higher offset: then only a rewind of
         the same query is allowed.
@@ -201,7 +206,7 @@ class PartitionState:
         return self.ended_run is not None and run_of(position) == self.ended_run
 
     def withhold(self, metadata: str) -> None:
-        """Let nothing newer through, and leave the guard's mark; earlier offsets are still sent."""
+        """Withhold newer positions, and leave the guard's mark; still send earlier positions."""
         if self.withheld:
             return
         self.withheld = True
@@ -235,12 +240,12 @@ class PartitionState:
         self.needs_snapshot = False
 
     def partition_missing(self) -> bool:
-        """Record that the partition does not exist; return True if it had something to commit."""
+        """Record that the partition does not exist; return True if a position of it waited."""
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
-        """Compare with the group's position and the log's end; yield the findings."""
+        """Compare this state with the group's position and the log's end; yield the findings."""
         waiting = self.wanted
         requested, self.offset_at_request = self.offset_at_request, None
         if self._is_moved_by_sink(committed):
@@ -269,7 +274,7 @@ class PartitionState:
     def _compare_wanted(
         self, committed: Position | None, end: int, requested: int | None, policy: Policy
     ) -> Iterator[Finding]:
-        """Decide if the wanted position may be sent.
+        """Decide if the wanted position may be sent, and yield the findings that forbid it.
 
         The log's end proves nothing about an offset that came after the snapshot was requested.
         """
@@ -291,14 +296,14 @@ class PartitionState:
             yield from self._refuse(wanted, committed.offset, Refusal.BELOW_GROUP)
 
     def _lost(self, committed: Position | None, end: int) -> Position | None:
-        """Return the confirmed position if the group holds less and the log still reaches it."""
+        """Return the confirmed position if the group has lost it and the log still reaches it."""
         last = self.confirmed
         if last is None or last.offset > end:
             return None
         return last if committed is None or committed.offset < last.offset else None
 
     def record_log_start(self, start: int, now: float) -> None:
-        """Record where the log begins; keep earlier starts, by which long batches are judged."""
+        """Record the log's start at the time `now`; keep earlier starts, to judge long batches."""
         if not self.log_starts or self.log_starts[-1][0] != start:
             self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
 
@@ -307,10 +312,10 @@ class PartitionState:
         return next((start for start, time in reversed(self.log_starts) if time <= by), None)
 
     def _compare_confirmed(self, committed: Position | None, end: int) -> Iterator[Finding]:
-        """Do not repeat a confirmed commit that is below the group or beyond the log's end.
+        """Cancel the repetition of a commit that is below the group or beyond the log's end.
 
-        Used if there is nothing to send. A log that ends below a confirmed offset was truncated,
-        before that commit or after it.
+        `compare` calls this method if no position is to be sent. A log that ends below a confirmed
+        offset was truncated, before that commit or after it.
         """
         if self.confirmed is None:
             return
@@ -320,7 +325,7 @@ class PartitionState:
             yield from self._refuse(self.confirmed, None, Refusal.BEYOND_LOG_END)
 
     def _compare(self, committed: Position | None) -> Iterator[Finding]:
-        """Send confirmed offsets again if the group has lost them; report another writer."""
+        """Plan to send the confirmed position again if the group lost it; report another writer."""
         if self.confirmed is None or committed == self.confirmed:
             return
         if self._has_ended(self.confirmed) and (
@@ -354,7 +359,7 @@ class PartitionState:
             yield Refusal.WITHHELD_BEFORE
 
     def _goes_beyond(self, committed: Position | None) -> bool:
-        """Return True if a position waits that the guard's mark in the group forbids."""
+        """Return True if a waiting position is newer than the group's position with the mark."""
         wanted = self.wanted
         if wanted is None or committed is None:
             return False
@@ -405,7 +410,10 @@ def _rewinding(position: Position, group_offset: int) -> Position:
 
 
 def _declared(position: Position, waiting: Position | None) -> Position:
-    """Return `position`, as a rewind if it replaces an unsent rewind and is below that start."""
+    """Return `position`, marked as a rewind if it replaces the unsent rewind `waiting`.
+
+    If `position` is not below the offset from which that rewind starts, return it unchanged.
+    """
     metadata = _parse(waiting)
     start = metadata.rewound_from if metadata else None
     return position if start is None or position.offset >= start else _rewinding(position, start)

@@ -15,7 +15,7 @@ class Backoff:
     up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
     come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
     small, and an idle query must still catch up after an outage. `repeat_after` is the time after
-    which a position is committed again if an earlier request had an unknown outcome;
+    which a confirmed position is committed again if an earlier request had an unknown outcome;
     `persistent_after` is the time after which a temporary error is reported as a lasting one.
     `RetryLimits`, for a sink's batch, differs: there the query waits, so retries end.
     """
@@ -37,7 +37,7 @@ class Backoff:
 
 
 class CommitMode(Enum):
-    """How to commit to a group; `eo_listener.kafka.group_stores.open_groups` takes the value."""
+    """The way to commit to a group, an argument of `eo_listener.kafka.group_stores.open_groups`."""
 
     SIMPLE = "simple"
     MEMBER = "member"

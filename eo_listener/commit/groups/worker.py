@@ -34,9 +34,9 @@ logger = logging.getLogger("eo_listener")
 class Worker:
     """Commits to the groups of one cluster; offers never block on Kafka.
 
-    The worker's thread calls `open_store`, at the first request: building a client may take time,
-    and must not delay the caller. If no run feeds the cluster, `may_end` decides if the thread ends
-    and closes the store.
+    The worker's thread calls `open_store` at its first request, because building a client may take
+    time and must not delay the caller. If no run feeds the cluster, the thread calls `may_end`,
+    which decides if the thread ends and closes the store.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Worker:
     def groups(self, *, changes: bool = True) -> Iterator[ClusterState]:
         """Yield the state of the worker's groups, under the worker's lock.
 
-        The `with` block must be short. After it the worker's thread wakes up, if `changes` is set.
+        The `with` block must be short. After the block, the worker's thread wakes up if `changes`
+        is set.
         """
         with self._changed:
             yield self._cluster_state
@@ -77,7 +78,7 @@ class Worker:
                 self._changed.notify_all()
 
     def mark_unused(self) -> None:
-        """Note that no run feeds this cluster; returns at once."""
+        """Note that no run feeds this cluster now; returns at once."""
         with self._changed:
             self._unused_since = self._unused_since or time.monotonic()
 
@@ -96,11 +97,11 @@ class Worker:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until nothing is pending; return True if everything that was offered is confirmed.
+        """Wait until no offset is pending; return True if Kafka has confirmed all offered offsets.
 
-        The observers have been notified by then, unless one of them calls this. Gives up when the
-        monotonic clock passes `deadline`, and at once if Kafka refused everything that is left: a
-        refusal lasts until somebody changes something.
+        When the method returns, the observers have been notified, unless an observer itself calls
+        the method. It gives up when the monotonic clock passes `deadline`, and at once if Kafka
+        rejected all offsets that are left with errors that last until somebody changes something.
         """
         with self._changed:
             self._cluster_state.retry_now()
@@ -160,7 +161,7 @@ class Worker:
                 self._store.close()
 
     def _wait(self) -> bool:
-        """Wait until something is due, or it is time to poll the client; return False to stop."""
+        """Wait until a request is due, or it is time to poll the client; return False to stop."""
         with self._changed:
             wait = self._cluster_state.wait(time.monotonic())
             if not self._stopping and wait != 0.0:
@@ -218,7 +219,7 @@ class Worker:
     def _take_in(
         self, group: str, answer: Callable[[GroupState, float], tuple[Event, ...]]
     ) -> None:
-        """Tell a group's state the outcome of a request, and then the observers."""
+        """Tell a group's state the outcome of a request, and observers the resulting events."""
         with self._changed:
             events = answer(self._cluster_state.group(group), time.monotonic())
             self._notifying = True

@@ -4,9 +4,9 @@
   run, which holds all offsets. Every event is judged (`SequenceGuard`) before it may be replaced:
   otherwise a gap between two events would go unnoticed if only the second is kept. `RunGuard`
   judges losses later: for that the buffer also keeps the first events before the newest.
-- Spark calls a listener that was added twice, twice for each event, because its bus keeps both. The
-  buffer leaves out an event with the batch and the offsets of the previous event, and an event of a
-  lower batch.
+- If a listener was added twice, Spark calls it twice for each event, because Spark's bus keeps
+  both. The buffer leaves out an event with the batch and the offsets of the previous event, and an
+  event of a lower batch.
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
   sources (`GroupRouting`), and offers their offsets to the committer. It has no clock and no
   thread, so the model can drive it; `TrackerThread` has both.
@@ -15,8 +15,8 @@
   are offered, so that a withheld source does not hold up another source of the same partition.
 - The tracker also asks the query itself for its durable position (`QueryReader`): until it has
   restored its checkpoint (the catch-up), at its end, a minute after its last event (Spark drops
-  events when its bus is full), every few seconds if events do not count or do not come, and for
-  each recommit.
+  events when its bus is full), every few seconds if events do not count or do not come, and each
+  time all offsets are to be committed again.
 - A position that is ahead of the newest event waits for the event of its batch, so that the guard
   sees the event first. The batch id of a position may be too low, so offsets are compared.
 - Whenever the tracker asks for a run's position, it also asks if the run has ended, because

@@ -32,7 +32,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A run had nothing to do."""
+    """Spark reported that a run had nothing to do."""
 
     run_id: str
 
@@ -45,16 +45,17 @@ class Ended:
 
 
 QueryEvent = Started | Progress | Idle | Ended | FormatError
-"""An event of a run: `Progress` if a batch has ended, `FormatError` for an unreadable event."""
+"""An event that the buffer takes: `Progress` if a batch has ended, `FormatError` if unreadable."""
 
 
 @dataclass(slots=True)
 class RunEvents:
-    """The waiting events of one run: the newest, and the problems of all of them.
+    """The waiting events of one run: its newest event, and the problems of all its events.
 
     The newest event holds all offsets. `first` is the first event of the run, if it still waits.
-    `earlier` are the kept events before the newest, the oldest first. `wrong` holds batch, source
-    and violations; `missed` the batches before and after missing events.
+    `earlier` are the kept events before the newest, the oldest first. `wrong` holds, for each
+    violated source, batch, source and violations; `missed` holds, for each place where events are
+    missing, the batches before and after.
     """
 
     newest: Progress

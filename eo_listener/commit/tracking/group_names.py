@@ -1,8 +1,8 @@
 """Finds the consumer group that gets the offsets of a topic.
 
-The first of these counts: the entry of `groups` for the query, or for the topic in the query; the
-source option `kafka.consumer.commit.groupid`; the source option `eo.commit.group`; the template. A
-source with none of these is not committed.
+The first of the following settings that names a group counts: the entry of `groups` for the query,
+or for the topic in the query; the source option `kafka.consumer.commit.groupid`; the source option
+`eo.commit.group`; the template. The listener does not commit a source with none of these settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Groups = Mapping[str, "str | Mapping[str, str]"]
 
 
 class NotCommitted(Exception):  # noqa: N818  # no error: why a topic is not committed
-    """A topic has no group or cluster to commit to; `misconfigured` is set for a wrong setting."""
+    """Raised if a topic has no group or cluster; `misconfigured` is set if a setting is wrong."""
 
     def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
         super().__init__(problem)
@@ -72,9 +72,10 @@ class GroupNames:
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
-        """Return the group of a topic. Raises NotCommitted.
+        """Return the group that gets the offsets of a topic. Raises NotCommitted if there is none.
 
-        `options` are the options of its source, with keys in lower case; None if they are unknown.
+        `options` are the options of the topic's source, with keys in lower case, or None if they
+        are unknown.
         """
         group = self._mapped(progress, topic)
         if group is None and options is not None:

@@ -23,7 +23,7 @@ Kafka deletes the offsets of a group without members if nobody has committed the
 
 
 def is_due(last: float | None, now: float, interval: float) -> bool:
-    """Return True if `interval` seconds have passed since `last`, or if `last` is None."""
+    """Return True if at least `interval` seconds have passed since `last`, or `last` is None."""
     return last is None or now - last >= interval
 
 
@@ -60,7 +60,8 @@ class QueryRun:
     """One run of a query, as the tracker knows it.
 
     `options` are None until they have been read. Times are on the monotonic clock: `due` is the
-    time of the next planned check, `silence` the time of a check because no event has come.
+    time of the next planned check, `silence` the time of an additional check that is made if no
+    event comes until then.
     """
 
     query_id: str
@@ -98,7 +99,10 @@ class QueryRun:
 
     @property
     def reads_no_kafka(self) -> bool:
-        """True if the newest event has no Kafka source; a position without offsets is no proof."""
+        """True if the newest event has no Kafka source.
+
+        A position without offsets does not prove that the run reads no Kafka.
+        """
         return self.newest is not None and not self.newest.sources
 
     @property
@@ -112,7 +116,7 @@ class QueryRun:
         return _MODE_EFFECTS.get(self.mode) if self.mode is not None else None
 
     def at(self, position: LivePosition) -> Progress:
-        """Return a durable position in the form of a progress event."""
+        """Return the durable `position` of the run in the form of a progress event."""
         sources = (
             SourceProgress(index=index, description="", start=None, end=offsets)
             for index, offsets in sorted(position.committed.items())
@@ -146,10 +150,11 @@ class QueryRun:
         return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Return True if the event of this position's batch is still to come.
+        """Return True if the progress event of this position's batch has still to arrive.
 
-        True only once for a batch, since Spark may have dropped its event. If the position's batch
-        id, which may be too low, is not above the newest event's, its offsets decide.
+        The method returns True only once for a batch, since Spark may have dropped the event. If
+        the position's batch id, which may be too low, is not above the newest event's, its offsets
+        decide.
         """
         newest = self.newest
         if newest is None or self.follows_checkpoint:
@@ -164,12 +169,14 @@ class QueryRun:
         return not waited
 
     def offered(self, position: LivePosition) -> None:
-        """Keep a position that was offered: events of batches before it may still arrive."""
+        """Remember a position that was offered: events of earlier batches may still arrive."""
         reached = self.newest is not None and _is_at_end(position, self.newest)
         self.passed = position if position.committed and not reached else None
 
     def is_late(self, event: Progress) -> bool:
-        """Return True if an offered position is ahead of the event, which is then only judged.
+        """Return True if an offered position is ahead of `event`.
+
+        Such an event is judged, but its offsets are not offered.
 
         If the event's batch id is above the position's, which may be too low, offsets decide; a
         batch that begins at the position is never late, wherever it ends.
@@ -190,7 +197,7 @@ class QueryRun:
         return bool(changes) and min(changes) < 0 and max(changes) <= 0
 
     def take(self, event: Progress, now: float) -> bool:
-        """Record an event; return True if its offsets are to be offered."""
+        """Record an event as the run's newest; return True if its offsets are to be offered."""
         repeated = self.finished and self.last is not None and _is_at_end(self.last, event)
         late = repeated or self.is_late(event)
         self.newest = event
@@ -210,18 +217,21 @@ class QueryRun:
 
     @property
     def furthest(self) -> Progress | None:
-        """The furthest offsets known, as a progress event; None before the first event."""
+        """The furthest known offsets of the run, as a progress event; None before any event."""
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Before a check, plan the next one, so that a failed check is not repeated at once."""
+        """Plan the next check before a check, so that a failed check is not repeated at once."""
         self.due = now + _SILENCE
         self._end_silence(now)
 
     def on_position(
         self, position: LivePosition | None, now: float, recommit_interval: float, *, early: bool
     ) -> bool:
-        """Plan the next check; return True if all offsets are to be committed again."""
+        """Plan the next check, after the tracker has read `position`.
+
+        Returns True if all offsets are to be committed again.
+        """
         self._end_silence(now)
         pause = min(_POLL, recommit_interval) if self.is_polled else recommit_interval
         if early:
@@ -255,7 +265,7 @@ class QueryRun:
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan a check that finds out if this run has ended: it holds up another run."""
+        """Plan an early check of whether this run has ended: it may hold up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:
@@ -274,7 +284,10 @@ def _is_at_end(position: LivePosition, event: Progress) -> bool:
 
 
 class RunReporter:
-    """Builds QueryProgressed and RunGroupsChanged; remembers each run's groups. Not thread-safe."""
+    """Builds QueryProgressed and RunGroupsChanged events; remembers each run's groups.
+
+    Not thread-safe.
+    """
 
     def __init__(self) -> None:
         self._clusters: dict[tuple[str, int], str] = {}
@@ -303,7 +316,7 @@ class RunReporter:
     def fed(
         self, query: str, run_id: str, commits: Iterable[GroupOffsets]
     ) -> RunGroupsChanged | None:
-        """Return an event if one of the groups is new for this run, else None."""
+        """Return the event RunGroupsChanged if a group is new for this run, else None."""
         earlier = self._fed.get(run_id, frozenset())
         groups = earlier.union((str(commit.cluster), commit.group) for commit in commits)
         if groups == earlier:
@@ -312,7 +325,7 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=False)
 
     def ended(self, query: str, run_id: str) -> RunGroupsChanged:
-        """Forget a run; return the event that reports its end."""
+        """Forget the groups of a run; return the event that reports the end of the run."""
         for key in [key for key in self._clusters if key[0] == run_id]:
             del self._clusters[key]
         groups = self._fed.pop(run_id, frozenset())

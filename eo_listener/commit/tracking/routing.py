@@ -37,11 +37,11 @@ class RoutedOffsets:
     ignored: tuple[SourceIgnored, ...] = ()
 
     def only(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return the part for the sources with these indices."""
+        """Return the part that belongs to the sources with these indices."""
         return self._part(lambda index: index in indices)
 
     def without(self, indices: Collection[int]) -> RoutedOffsets:
-        """Return the part for all other sources."""
+        """Return the part that belongs to all sources except those with these indices."""
         return self._part(lambda index: index not in indices)
 
     def _part(self, has: Callable[[int | None], bool]) -> RoutedOffsets:
@@ -51,7 +51,7 @@ class RoutedOffsets:
 
     @property
     def commits(self) -> tuple[GroupOffsets, ...]:
-        """The offsets to commit, each group once.
+        """The offsets to commit, combined into one GroupOffsets for each group.
 
         If two sources hold the same partition for the same group, the lower offset counts.
         """

@@ -19,7 +19,7 @@ _NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class GuardMode(Enum):
-    """The consequence of a violation."""
+    """What the listener does about a violation."""
 
     WITHHOLD = "withhold"
     WARN = "warn"
@@ -33,9 +33,10 @@ def judge(
 ) -> tuple[Violation, ...]:
     """Return the violations of a batch from `start` to `end` of one source.
 
-    `last` is where the previous batch ended, None if that is unknown. `start` is None for a
-    query's very first batch, and leaves out partitions that are new. `log_starts` are the first
-    offsets that Kafka still had *before* any task of the batch could read.
+    `last` has the offsets at which the previous batch ended, or is None if they are unknown.
+    `start` is None for a query's very first batch, and leaves out partitions that are new.
+    `log_starts` are the first offsets that Kafka still had *before* any task of the batch could
+    read.
     """
     violations = (
         violation
@@ -49,9 +50,9 @@ def judge(
 class SequenceVerdict:
     """The problems of one event: violations by the index of the source.
 
-    `missed_after` is the last known batch if events are missing before this one, so that the
-    batches between cannot be judged; otherwise None. `repeated` is True if the event was judged
-    before.
+    `missed_after` is the last known batch if events are missing before this event, so that the
+    batches between the two cannot be judged; otherwise None. `repeated` is True if the event was
+    judged before.
     """
 
     violations: Mapping[int, tuple[Violation, ...]]

@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Record a run's offsets; return the offsets to commit, and any new event about sharing."""
+        """Record a run's offsets; return the offsets to commit, and any new PartitionsShared."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)
@@ -55,7 +55,7 @@ class SharedPartitions:
         return frozenset(cluster for cluster, _ in self._groups)
 
     def rivals(self, run_id: str, commit: GroupOffsets) -> tuple[str, ...]:
-        """Return the other runs that feed one of these partitions."""
+        """Return the ids of the other runs that feed a partition of `commit` to the same group."""
         runs = self._groups.get((commit.cluster, commit.group), {})
         return tuple(
             rival

@@ -62,7 +62,7 @@ class RunOrder:
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
     def has_ended(self, run_id: str) -> bool:
-        """Return True if a run has ended and is no longer tracked."""
+        """Return True if a run has ended and the tracker has forgotten it."""
         return run_id in self._ended_runs
 
     def set_newest(self, query_id: str, run_id: str) -> None:
@@ -73,7 +73,7 @@ class RunOrder:
     def becomes_newest(self, progress: Progress) -> bool:
         """Return True if this event makes its run the newest: its batch is above all others.
 
-        A newest run without an event gives way to a run that is not known yet.
+        A newest run that has no event gives way to a run that is not known yet.
         """
         run_id = progress.run_id
         newest = self.newest(progress.query_id)
@@ -154,7 +154,7 @@ class QueryTracker:
         return not self._faulty
 
     def due(self) -> float | None:
-        """Return the time of the next check of any query (monotonic clock), or None."""
+        """Return when any query is to be checked next (monotonic clock), or None if never."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:
@@ -162,7 +162,7 @@ class QueryTracker:
         return None if run is None else run.next_check
 
     def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
-        """Handle buffered events, then check the queries that are due, or all with `check_all`."""
+        """Handle buffered events, then check the queries that are due, or all if `check_all`."""
         for started in buffered.started:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)
@@ -194,7 +194,7 @@ class QueryTracker:
             self.unserved = self.unserved[1:]
 
     def _report_event_errors(self, buffered: BufferedEvents) -> None:
-        """Report an unreadable event, and the first event that came twice."""
+        """Emit an event for each unreadable event, and for the first event that came twice."""
         if buffered.unreadable is not None:
             self._observers.notify(
                 InternalError(where="a progress event", problem=str(buffered.unreadable))
@@ -268,7 +268,7 @@ class QueryTracker:
     # Events
 
     def _read(self, events: RunEvents, moment: Moment) -> None:
-        """Judge the events of one run, and offer the offsets of the newest."""
+        """Judge the events of one run, and offer the offsets of the run's newest event."""
         fault_point("router.before-route")
         progress = events.newest
         if self._order.becomes_newest(progress):
@@ -295,11 +295,12 @@ class QueryTracker:
         """Ask the live query for its position, and offer what it has made durable.
 
         The position may be ahead of the newest event, so that the guard has not judged its batch.
-        Then it waits for the event, except at the `last` check, before which all events were
-        delivered.
+        Then the position waits for the event, except at the `last` check, before which all events
+        were delivered.
 
-        An ended run no longer feeds any group. It is kept until the next check, as its last events
-        may still come. (Spark does not report the end of a query whose SparkContext ends.)
+        An ended run no longer feeds any group. The tracker keeps the run until the next check,
+        because its last events may still come. (Spark does not report the end of a query whose
+        SparkContext ends.)
         """
         self._due_times.mark_changed(run.run_id)
         run.plan_check(now)
@@ -368,7 +369,10 @@ class QueryTracker:
             )
 
     def _report_alive(self, run: QueryRun) -> None:
-        """Report that Spark sent an event about a run; it sends none in continuous processing."""
+        """Emit QueryReported, unless the query runs in continuous processing.
+
+        Spark sends no events about a query in continuous processing.
+        """
         if run.mode is not QueryMode.CONTINUOUS:
             self._observers.notify(QueryReported(query=run.query, run_id=run.run_id))
 
@@ -419,7 +423,9 @@ class RunGuard:
         routed: RoutedOffsets,
         monotonic: Callable[[float], float],
     ) -> None:
-        """Report missed events and violations; withhold the sources if the mode requires it.
+        """Report missed events and violations.
+
+        If the guard's mode requires it, withhold the sources that have violations.
 
         `routed` has the groups of the newest event's offsets; `monotonic` converts a time of an
         event to the monotonic clock.

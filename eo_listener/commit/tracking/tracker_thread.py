@@ -54,11 +54,13 @@ class TrackerThread:
         self._thread.start()
 
     def put(self, event: QueryEvent) -> None:
-        """Hand over an event; returns at once. After `close` a batch is refused, with a log line.
+        """Hand over an event; returns at once.
+
+        After `close`, this thread refuses a batch with a log line.
 
         A listener may stay registered after its close, and Spark then calls it for every batch.
-        Only the first of these batches is logged. When a run ends, its commits that wait for a
-        retry are retried at once.
+        Only the first such batch is logged. When the event reports the end of a run, the run's
+        commits that wait for a retry are retried at once.
         """
         progress = event if isinstance(event, Progress) else None
         if progress and progress.sources and all(item.end is None for item in progress.sources):
@@ -80,7 +82,10 @@ class TrackerThread:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all durable offsets are offered, or the monotonic clock passes `deadline`."""
+        """Wait until all durable offsets are offered to the committer; return True if they are.
+
+        Gives up when the monotonic clock passes `deadline`.
+        """
         with self._changed:
             self._check_all = True
             self._changed.notify_all()

@@ -20,9 +20,9 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets
 def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
     """Return the offsets up to which a query was applied, from the heads of its sinks.
 
-    Ignores sources other than Kafka. Raises SinkError if a store cannot be read, and SettingsError
-    if it has no heads of the query, or no Kafka offsets, or if several sinks differ: no start would
-    fit them all.
+    The function ignores sources other than Kafka. Raises SinkError if a store cannot be read.
+    Raises SettingsError if a store has no heads of the query, or no Kafka offsets, or if the
+    offsets of several sinks differ, because no start would fit all sinks.
     """
     sinks = list(ledger) if isinstance(ledger, Sequence) else [ledger]
     if not query or not sinks:
@@ -74,7 +74,7 @@ def checkpoint_origin(location: str) -> Origin:
     """Return the end offsets of the newest committed batch of a checkpoint.
 
     Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
-    newer batch is committed but unreadable: its records would be read again.
+    newer batch is committed but unreadable, because the query would read its records again.
     """
     # Without a scheme the location is resolved as Spark does, or is local if there is no session.
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect

@@ -70,9 +70,9 @@ def choose(
     """Return the offset at which each of `partitions` begins; -2 is the earliest, -1 the latest.
 
     `partitions` are all partitions that the topics have now. A topic whose id differs, or that
-    lacks partitions of the origin, counts as recreated; a position known to be in the new topic
-    continues nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless `recreated`
-    accepts the topic (it never accepts a topic that no longer exists); raises GapError,
+    lacks partitions of the origin, counts as recreated; a position that is known to belong to the
+    new topic is used nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless
+    `recreated` accepts the topic (it never accepts a topic that no longer exists); raises GapError,
     RegressionError and SettingsError if the policies are to fail.
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
@@ -128,10 +128,10 @@ def choose_for_group(
 ) -> dict[TopicPartition, int]:
     """Return the offsets that a group is to get, as `choose` finds them.
 
-    A group holds real offsets, so the earliest and the latest are those that the logs have now. A
-    partition without an offset in the origin stays as it is if the group has an offset for it
-    (`covered`); otherwise `missing` decides, and None leaves the partition out. Raises the errors
-    of `choose`.
+    A group can only hold real offsets, so "earliest" and "latest" mean the current start and end of
+    the log. A partition without an offset in the origin stays as it is if the group has an offset
+    for it (`covered`); otherwise `missing` decides, and None leaves the partition out. Raises the
+    errors of `choose`.
     """
     wanted = [
         tp

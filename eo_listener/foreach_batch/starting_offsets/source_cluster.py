@@ -23,7 +23,7 @@ _ASSIGN: Final = "assign"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Topics by name, or by a pattern that matches the whole name; or single partitions."""
+    """The topics that a query reads, by name or by a pattern for the whole name; or partitions."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -98,7 +98,7 @@ class SourceCluster:
         self._logs = Logs(properties)
 
     def partitions(self, subscription: Subscription | None) -> tuple[TopicPartition, ...]:
-        """Return all partitions of a subscription; if it is None, of all topics but Kafka's own.
+        """Return all partitions of a subscription; for None, of all topics except Kafka's own.
 
         Raises SettingsError for a topic or a partition that does not exist, and for a pattern
         that matches no topic.
@@ -138,7 +138,7 @@ class SourceCluster:
         return Origin(label=f"group {group!r}", offsets=offsets)
 
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """Return each partition's first offset since a time, or the log's end if there is none.
+        """Return each partition's first offset since a time; without such a record, the log's end.
 
         Times are in milliseconds since 1970.
         """

@@ -1,4 +1,4 @@
-"""`starting_offsets`: checks the arguments, and reads the origin and the bounds of the logs."""
+"""`starting_offsets`: returns the value of Spark's `startingOffsets` with which a query starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of `eo_listener.events` as metrics: docs/reference/metrics.md lists the metrics.
+"""Turns the events of `eo_listener.events` into the metrics of docs/reference/metrics.md.
 
 All modules but `serve`, `address` and `counters` need the extra `metrics`, or `opentelemetry`.
 

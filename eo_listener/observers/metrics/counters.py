@@ -31,7 +31,7 @@ _LOG_ENDS = 64  # log ends not reached yet; if there are more, every second is d
 
 
 class Counted(Enum):
-    """The counters; the labels begin with the group, or with the query, that has the series."""
+    """The counters; the labels of a series begin with its group, or with its query."""
 
     COMMITS = ("commits", "Commit requests that the group coordinator confirmed.", GROUP)
     COMMIT_FAILURES = (
@@ -140,11 +140,11 @@ def _covers(ends: Offsets, log_ends: Offsets) -> bool:
 
 @dataclass(slots=True)
 class Sinks:
-    """The sinks of one query."""
+    """The state of the sinks of one query."""
 
     run_id: str = ""
     applied: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """The next offsets to apply, by the sink's label, in the partitions that `run_id` has moved."""
+    """The next offset to apply, by sink label and partition; only partitions that the run moved."""
     errors: set[str] = field(default_factory=set)
     """The classes of errors that have a series of their own."""
 
@@ -187,7 +187,7 @@ class Run:
         return None if started is None or took is None else started + took
 
     def progressed(self, source: events.SourceProgressed) -> None:
-        """Record the position of a source; `metrics` must already be those of its batch."""
+        """Record a source's position; the run's `metrics` must already be of the same batch."""
         self.sources = {**self.sources, source.source: source}
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
@@ -256,7 +256,7 @@ _OF_SINKS = (
 
 
 class EventCounters:
-    """An observer that counts events; all groups and queries beyond `limit` count as OTHER."""
+    """An observer that counts events; groups and queries beyond `limit` count together as OTHER."""
 
     def __init__(
         self,
@@ -418,7 +418,7 @@ class EventCounters:
         self._now.counts[family][labels] += times
 
     def _group(self, cluster: str, name: str) -> GroupKey:
-        """Return the labels of a group; a new group gets its counter, at 0."""
+        """Return the labels of a group; create the counters of a new group, at 0."""
         key = (cluster, name)
         if key not in self._now.group_offsets and len(self._now.group_offsets) >= self._limit:
             key = (OTHER, OTHER)
@@ -428,7 +428,7 @@ class EventCounters:
         return key
 
     def _query(self, name: str) -> str:
-        """Return the label of a query; a new query gets its counters, at 0."""
+        """Return the label of a query; create the counters of a new query, at 0."""
         if name not in self._queries and len(self._queries) >= self._limit:
             name = OTHER
         if name not in self._queries:

@@ -31,14 +31,14 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Makes Prometheus metrics from numbers: beyond `limit` partitions, only a topic's sums."""
+    """Makes Prometheus metrics from numbers; beyond `limit` partitions, a topic has only sums."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._warned = False
 
     def draw(self, numbers: Numbers) -> Iterator[Metric]:
-        """Yield all metric families, empty ones too, since dashboards query them."""
+        """Yield all metric families, including empty families, because dashboards query them."""
         return map(encodable, self._draw(numbers))
 
     def _draw(self, numbers: Numbers) -> Iterator[Metric]:
@@ -149,7 +149,10 @@ def _applied(numbers: Numbers, budget: SeriesBudget) -> Iterator[Metric]:
 
 
 def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """Return the newest log ends by cluster: runs are in the order of their newest batches."""
+    """Return the newest log ends by cluster.
+
+    `numbers` has the runs in the order of their newest batches.
+    """
     ends: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for run in numbers.runs.values():
         for source in run.sources.values():

@@ -42,11 +42,11 @@ class OpenTelemetry:
 
         OffsetCommitListener(observers=[OpenTelemetry()])
 
-    Without `provider`, it uses the provider that the program has set, or will set. Names, labels
-    and values are those of `Prometheus`, without the suffix `_total`, which a collector adds for
-    Prometheus. At most `partitions` partitions have series of their own, few enough for the SDK,
-    which merges the series of a metric beyond 2,000 into one; the other topics have only sums. As
-    an observer it returns at once: the thread that exports does the arithmetic. Raises
+    Without `provider`, the class uses the provider that the program has set, or will set. Names,
+    labels and values are those of `Prometheus`, without the suffix `_total`, which a collector adds
+    for Prometheus. At most `partitions` partitions have series of their own, few enough for the
+    SDK, which merges the series of a metric beyond 2,000 into one; the other topics have only sums.
+    As an observer it returns at once: the thread that exports does the arithmetic. Raises
     SettingsError for a provider that already has these metrics.
 
     Source: OpenTelemetry's Metrics API, asynchronous instruments.

@@ -65,16 +65,18 @@ class Prometheus(Collector):
 
     @property
     def port(self) -> int | None:
-        """The port on which the numbers are served, or None if they are not."""
+        """The port on which `serve` offers the numbers, or None if nothing serves them."""
         server = self._server  # another thread may close it
         return None if server is None else int(server.server_address[1])
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
-        """Serve the registry at `http://address:port/metrics`; return the port; 0 means any.
+        """Serve the registry at `http://address:port/metrics`, and return the port.
+
+        Port 0 means any free port.
 
         The default address is loopback, since the labels name topics, groups and servers, and there
         is no authentication. Raises SettingsError for an invalid port or address, and
-        UnavailableError if it cannot listen on the address.
+        UnavailableError if the server cannot listen on the address.
         """
         require_port(port)
         require_address(address)
@@ -102,7 +104,7 @@ class _Handler(BoundedHandler, MetricsHandler):
     """Answers one request."""
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the numbers, only at their path."""
+        """Send the numbers if the request is for the path of the metrics."""
         if self._is_metrics_path():
             super().do_GET()
 

@@ -26,7 +26,10 @@ class SeriesBudget:
     beyond: int = 0
 
     def takes(self, partitions: int) -> bool:
-        """Return True if all partitions of a topic fit: a part would be mistaken for the topic."""
+        """Return True, and reserve the series, if all partitions of a topic fit.
+
+        A part of the partitions would be mistaken for the whole topic.
+        """
         if partitions > self.remaining:
             self.beyond += partitions
             return False
@@ -35,7 +38,9 @@ class SeriesBudget:
 
 
 def encodable(family: Metric) -> Metric:
-    """Escape in the labels what UTF-8 cannot encode, which would spoil the whole scrape.
+    """Return `family` with escapes in the labels for characters that UTF-8 cannot encode.
+
+    Such a character would make the whole scrape fail.
 
     A name may hold half of a character: Java's strings can, and Python's under a broken locale.
     """

@@ -1,4 +1,4 @@
-"""Opens the observer for Prometheus, if the extra that it needs is installed."""
+"""Opens the observer for Prometheus, if the extra `metrics` is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
 
     It also counts every `exactly_once` of this process. Port 0 means any free port. Raises
     MissingExtraError without the extra, SettingsError if the port is out of range, and
-    UnavailableError if it cannot listen on the address.
+    UnavailableError if the server cannot listen on the address.
     """
     from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # an extra
 
@@ -37,7 +37,7 @@ class CountWhereServed:
     """An observer that passes events to every open observer of `open_metrics` in this process.
 
     So the metrics of a listener include the sinks of its process. `besides` are observers that get
-    the events anyway.
+    the events in another way.
     """
 
     def __init__(self, besides: Iterable[Observer]) -> None:

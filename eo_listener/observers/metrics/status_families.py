@@ -1,7 +1,7 @@
 """The metrics of `eo-listener serve`: what it has read from a cluster, not what a driver did.
 
-So their names begin with `eo_listener_status_`, and no sum counts a group twice if a driver reports
-it too. docs/how-to/serve.md has the table.
+So the names of the metrics begin with `eo_listener_status_`, and no sum counts a group twice if a
+driver reports the group too. docs/how-to/serve.md has the table.
 """
 
 from __future__ import annotations
@@ -60,12 +60,15 @@ class StatusNumbers:
 
 
 def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
-    """Return the text that Prometheus reads; beyond `partitions` partitions only sums of topics."""
+    """Return the text for Prometheus; beyond `partitions` partitions, topics have only sums."""
     return _text(status_families(numbers, partitions))
 
 
 def exposed_audit(audit: AuditNumbers | None) -> bytes:
-    """Return the text for an audit, to follow that of `exposed`: audits have their own interval."""
+    """Return an audit's text for Prometheus, which follows the text of `exposed`.
+
+    Audits have their own interval.
+    """
     return _text(audit_families(audit))
 
 
@@ -76,7 +79,7 @@ def _text(families: Iterator[Metric]) -> bytes:
 
 
 def status_families(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
-    """Yield all families, empty ones too, since alerts query them."""
+    """Yield all metric families, including empty families, because alerts query them."""
     return map(encodable, _draw(numbers, partitions))
 
 
@@ -176,7 +179,7 @@ def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget
 
 
 def audit_families(audit: AuditNumbers | None) -> Iterator[Metric]:
-    """Yield the families of an audit, empty ones too."""
+    """Yield the metric families of an audit, including empty families."""
     for name, meaning, value in (
         ("timestamp_seconds", "Time at which the audit began.", audit and audit.at),
         (
