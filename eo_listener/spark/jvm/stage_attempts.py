@@ -54,8 +54,8 @@ def has_shuffle(frame: Any) -> bool:
         if broadcast is None and step[1].endswith("Exchange"):
             return True
     leaves = elements(execution.sparkPlan().collectLeaves())
-    lineages = (call(call(leaf, "rdd"), "toDebugString") for leaf in leaves)
-    return any(_SHUFFLED.search(str(lineage)) for lineage in lineages)
+    rdds = [rdd for leaf in leaves if (rdd := call(leaf, "rdd")) is not None]  # of LogicalRDDs
+    return any(_SHUFFLED.search(str(rdd.toDebugString())) for rdd in rdds)
 
 
 @contextmanager
