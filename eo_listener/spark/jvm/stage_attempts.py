@@ -1,9 +1,9 @@
-"""The stages that Spark has run for a batch, from its own status store (AppStatusStore).
+"""Reads from Spark's status store (AppStatusStore) which stages Spark has run for a batch.
 
 If an executor is lost, Spark runs the lost part of a map stage again, and keeps the rest. The two
 parts fit together only if the rows of the stage do not depend on the order in which Spark reads
-their input. With `dropDuplicates`, `first` or `row_number` over ties they do: some rows are then
-missing, and others doubled.
+their input. With `dropDuplicates`, `first` or `row_number` over ties they do depend on it: some
+rows are then missing, and others doubled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END: Final = "-end"
 
 @contextmanager
 def tagged_jobs(session: SparkSession) -> Iterator[str]:
-    """Tag the jobs of the block, and yield the tag. Raises JvmError."""
+    """Tag the jobs that run in the block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
         yield tag
@@ -55,7 +55,7 @@ def has_repeated(session: SparkSession, tag: str) -> bool:
 
 @contextmanager
 def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
-    """Raise RetriableSinkError if jobs of the block ran a map stage more than once."""
+    """Raise RetriableSinkError if jobs in the block have run a map stage more than once."""
     with tagged_jobs(session) as tag:
         yield
     if has_repeated(session, tag):
@@ -75,7 +75,7 @@ class RunStages:
     def have_repeated(self, session: SparkSession, run_id: str, tag: str) -> bool:
         """Return True if a map stage of a batch has run more than once, as `has_repeated` does.
 
-        The batch is all jobs of the run since the last call, and the jobs with `tag`.
+        The jobs of the batch are all jobs of the run since the last call, and the jobs with `tag`.
         """
         context = _context(session)
         with asking(_TASK):
@@ -98,7 +98,7 @@ def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
 
 
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
-    """Return the jobs with `tag`, once the store has the end of each, and so all their stages."""
+    """Return the jobs with `tag`, once the store has the end of each, and thus all their stages."""
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()
     deadline = time.monotonic() + _TIMEOUT
