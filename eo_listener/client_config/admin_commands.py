@@ -1,4 +1,4 @@
-"""Builds the commands with which an administrator gives rights, and creates and changes topics."""
+"""Builds the commands with which an administrator grants rights, and creates or changes topics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def grant_command(
 ) -> str:
     """Return the kafka-acls command that allows `principal` these operations on `resource`.
 
-    `resource` is an option of kafka-acls and a name; operations are in upper or lower case.
-    `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
+    `resource` is an option of kafka-acls and its value (a name); operations may be in upper or
+    lower case. `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
     words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
     words += ["--allow-principal", principal or _SOMEBODY]
@@ -34,13 +34,13 @@ def grant_command(
 def grant_command_for(
     properties: Mapping[str, str], operations: Collection[str], resource: Collection[str]
 ) -> str:
-    """Return `grant_command` for the client with these librdkafka `properties`."""
+    """Return the result of `grant_command` for the client with these librdkafka `properties`."""
     servers = properties.get("bootstrap.servers", "")
     return grant_command(servers, principal_of(properties), operations, resource)
 
 
 def topic_options(topics: Iterable[str]) -> list[str]:
-    """Return the options of kafka-acls for these topics."""
+    """Return the options of kafka-acls that name these topics."""
     return [word for topic in topics for word in ("--topic", topic)]
 
 
@@ -52,7 +52,7 @@ def with_right(
     *,
     refused: str = NO_TOPIC_RIGHT,
 ) -> KafkaError:
-    """Return `error`; if it reports a missing right, add the command that gives the right.
+    """Return `error`, with the command that grants the right if `error` reports a missing right.
 
     `properties` are the client's, in librdkafka's names; `refused` is Kafka's name of the error
     that reports the missing right.
@@ -68,7 +68,7 @@ def with_right(
 
 
 def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
-    """Return the fix if the broker reported a missing right, or None for any other failure.
+    """Return the fix for `event` if the broker reported a missing right, otherwise None.
 
     `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
@@ -91,7 +91,7 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
 
 
 LEDGER_PARTITIONS: Final = 16
-"""The partitions of a ledger's topic. Only queries that share a partition wait for each other."""
+"""How many partitions a ledger's topic gets. Queries that share a partition wait for each other."""
 
 
 def create_topic(servers: str, topic: str) -> str:

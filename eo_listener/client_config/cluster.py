@@ -31,8 +31,9 @@ _VARIABLE: Final = "${"  # marks the place of a value from Java's config provide
 class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
-    `properties` are librdkafka's; `stores` add more of them once Java has read the key stores. If
-    `client` is "java", `properties` are those of Java's own client, for the reason `java_reason`.
+    `properties` are librdkafka's; `stores` are key stores, from which Java makes further
+    properties. If `client` is "java", `properties` are those of Java's own client, which is needed
+    for the reason `java_reason`.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -48,13 +49,13 @@ def translate(
     gssapi: bool = False,
     tokens: bool = False,
 ) -> ClientAccess:
-    """Translate the options of a reader, keys in lower case, by an allow-list.
+    """Translate the options of a reader, whose keys are in lower case, by an allow-list.
 
-    `own` are the names of the librdkafka properties that the user gave: they replace options of
+    `own` are the names of the librdkafka properties that the user gave, which replace options of
     `source`. `gssapi` is True if the installed librdkafka supports Kerberos, `tokens` is True if
-    Spark has delegation tokens, which Spark adds if a source sets no security option. Options that
-    do not concern the connection are left out. Raises SettingsError, which quotes no value, for
-    dangerous options and for options that cannot be translated at all.
+    Spark has delegation tokens, with which Spark logs in if a source sets no security option. The
+    result leaves out options that do not concern the connection. Raises SettingsError, which quotes
+    no value, for dangerous options and for options that cannot be translated at all.
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
@@ -78,7 +79,7 @@ def _require_harmless(options: Mapping[str, str]) -> None:
 
 
 def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
-    """Raise OnlyJava if something besides the options decides how to connect."""
+    """Raise OnlyJava if something other than the options decides how Spark connects."""
     if options.get(PROVIDERS):
         raise OnlyJava(f"{PREFIX}{PROVIDERS} names Java classes that supply values")
     if tokens and not options.keys() & {PROTOCOL, JAAS} and not _has_security(own):
@@ -104,7 +105,7 @@ def _by_librdkafka(
 
 
 def _require_nothing_own(own: Collection[str], reason: OnlyJava) -> None:
-    """Raise SettingsError if the connection would need settings of both clients."""
+    """Raise SettingsError if Java's client is needed and `own` has librdkafka's properties."""
     if _has_security(own):
         raise SettingsError(
             "the client settings given to the listener cannot be merged with those of the source",
@@ -136,8 +137,9 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
 class Cluster:
     """One Kafka cluster as a client sees it: the client's properties, in sorted order.
 
-    The properties are librdkafka's; `stores` add more of them once Java has read the key stores. If
-    `client` is "java", they are those of Java's own client, for the reason `java_reason`.
+    The properties are librdkafka's; `stores` are key stores, from which Java makes further
+    properties. If `client` is "java", the properties are those of Java's own client, which is
+    needed for the reason `java_reason`.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)

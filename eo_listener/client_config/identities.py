@@ -21,13 +21,13 @@ _GROUP = "eo-listener-"
 def transactional_id(group: str) -> str:
     """Return the `transactional.id` of a group's commits.
 
-    It is always the same, so that a new producer fences the older one.
+    The id of a group never changes, so that a new producer fences the older one.
     """
     return f"{_GROUP}{group}"
 
 
 def sink_key(topics: Iterable[str]) -> str:
-    """Return the name of a Kafka sink that was given none: its topics, sorted."""
+    """Return the name of a Kafka sink to which the user gave no name: its topics, sorted."""
     return ",".join(sorted(set(topics)))
 
 

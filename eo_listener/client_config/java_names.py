@@ -1,6 +1,7 @@
 """Translates librdkafka's properties to those of Java's client, for commands that need both.
 
-The reverse of `cluster`, for the properties that -X passes to a command. Leaves out tuning options.
+This is the reverse of the module `cluster`, for the properties that -X passes to a command. It
+leaves out options that only tune a client.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _trust(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the client's own certificate."""
+    """Return Java's properties for the client's own certificate and key."""
     if "ssl.keystore.location" in properties:
         store = {name: properties[name] for name in _STORE if name in properties}
         return {"ssl.keystore.type": "PKCS12", **store}

@@ -1,4 +1,4 @@
-"""The `kafka.*` options, in Java's names, that let a source connect or tune a sink."""
+"""The `kafka.*` options, in Java's names, with which a source connects, or that tune a sink."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class OnlyJava(Exception):  # noqa: N818  # no error: librdkafka cannot do it, Java's client can
-    """Says why only Java's own client can reach the cluster; quotes no value."""
+    """Only Java's own client can reach the cluster; the text says why, and quotes no value."""
 
 
 def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
-    """Return the connection options without their prefix, except those that `own` replaces.
+    """Return the connection options, without their prefix and without those that `own` replaces.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
-    gave. Raises SettingsError for options that would be dangerous here, and for options that no
-    client would read as intended.
+    gave. Raises SettingsError for options that would be dangerous in a client of this package, and
+    for options that no client would read as intended.
     """
     options = {
         name.removeprefix(PREFIX): text for name, text in source.items() if name.startswith(PREFIX)
@@ -114,7 +114,7 @@ def protocol(options: Mapping[str, str]) -> Protocol:
 
 
 def connections(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that have the same name and meaning in both clients."""
+    """Return the properties with the same name and meaning in librdkafka and in Java's client."""
     lookup = options.get(_DNS)
     return {_DNS: lookup} if lookup in _DNS_ALIKE else {}
 
@@ -177,9 +177,9 @@ class Partitioner:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Partitioner | None:
-        """Return the partitioner that the options name, or None; keys are in lower case.
+        """Return the partitioner that `options` name, or None; the keys are in lower case.
 
-        Its properties contain no login options.
+        The partitioner's properties contain no login options.
         """
         name = options.get(PREFIX + _PARTITIONER)
         if name is None:
@@ -189,14 +189,15 @@ class Partitioner:
         return cls(name=name.strip(), properties=remaining)
 
     def argument(self) -> dict[str, object]:
-        """Return the partitioner's part of a request to the shim."""
+        """Return the part of a request to the shim that describes the partitioner."""
         return {"partitioner": self.name, "partitionerProperties": dict(self.properties)}
 
 
 def java_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return all properties of a producer, in Java's names; keys are in lower case.
+    """Return all properties of a producer, in Java's names; `options` have lower-case keys.
 
-    Leaves out the partitioner: each record goes to the partition that was chosen before.
+    The result leaves out the partitioner, since the producer sends each record to a partition that
+    was chosen before.
     """
     return {
         name.removeprefix(PREFIX): text
@@ -206,11 +207,11 @@ def java_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Translate the options that tune a producer to librdkafka's; keys are in lower case.
+    """Translate the options that tune a producer to librdkafka's; their keys are in lower case.
 
-    Leaves out options that have no equivalent in librdkafka and do not change a result, and the
-    partitioner, which only Java can use. Raises SettingsError for options that a transaction
-    forbids or that the sink sets itself.
+    The result leaves out options that have no equivalent in librdkafka and do not change what is
+    written, and the partitioner, which only Java can use. Raises SettingsError for options that a
+    transaction forbids or that the sink sets itself.
     """
     properties: dict[str, str] = {}
     for option, value in options.items():

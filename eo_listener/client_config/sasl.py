@@ -49,8 +49,8 @@ class LoginModule:
     def parse(cls, text: str) -> LoginModule:
         """Parse a whole `sasl.jaas.config`.
 
-        Raises SettingsError, which quotes nothing of it, for a text that Java could not read
-        either, for several modules, and for modules that load code or secrets from elsewhere.
+        Raises SettingsError, which quotes nothing of the text, if Java could not read the text
+        either, if it names several modules, or if a module loads code or secrets from elsewhere.
         """
         tokens = list(_tokens(text))
         name, flag = _leading_words(tokens)
@@ -78,7 +78,7 @@ class LoginModule:
         raise _unreadable("it does not end with a semicolon")
 
     def text(self) -> str:
-        """Return the text from which `parse`, and Java, read this module again."""
+        """Return a text from which `parse`, and Java, read the same login module."""
         options = "".join(
             f' {name}="{value.translate(_ESCAPED)}"' for name, value in self.options.items()
         )
@@ -86,7 +86,7 @@ class LoginModule:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and value of each token, without quotes and escapes."""
+    """Yield the kind and the value of each token in `text`, without quotes and escapes."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -182,7 +182,8 @@ def require_https(options: Mapping[str, str]) -> None:
 def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
     """Translate the `sasl.*` options; `gssapi` is True if the installed librdkafka has Kerberos.
 
-    Raises OnlyJava if only Java's client supports the options, SettingsError if neither does.
+    Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
+    does.
     """
     mechanism = options.get(_MECHANISM, "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:

@@ -64,9 +64,9 @@ Use = Literal["trust", "key"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """A JKS or PKCS12 file that Java converts to PEM in memory (the shim's call `REQUEST`).
+    """A JKS or PKCS12 file, which the shim converts to PEM in memory (its function `REQUEST`).
 
-    `use` says what it holds: the authorities that the client trusts, or the client's own key.
+    `use` says what the file holds: the authorities that the client trusts, or the client's own key.
     """
 
     use: Use
@@ -133,9 +133,10 @@ _ENDPOINTS: Final = {"": "none", "https": "https"}
 
 
 def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
-    """Translate the `ssl.*` options to properties, and to key stores from which Java makes more.
+    """Return the properties for the `ssl.*` options, and key stores for Java to convert to others.
 
-    Raises OnlyJava if only Java's client supports the options, SettingsError if neither does.
+    Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
+    does.
     """
     require_known(options, "ssl.", _KNOWN)
     properties = _endpoint(options)
@@ -156,7 +157,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the trusted authorities, empty without options: librdkafka then uses the machine's."""
+    """Return the trusted authorities; if no option names any, librdkafka uses the machine's."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")
@@ -168,7 +169,7 @@ def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
 
 
 def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the client's own key and certificate, if it has any."""
+    """Return the properties or the store with the client's own key; empty if it has none."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
     password = _named(_KEY_PASSWORD, options.get(_KEY_PASSWORD))

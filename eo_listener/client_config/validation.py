@@ -1,7 +1,8 @@
 """Checks that names, addresses and properties of a client reach Kafka unchanged.
 
-A client written in C takes a NUL for the end of a text, so it would read or commit to another
-group; and confluent-kafka ends the whole process for a text that cannot be written as UTF-8.
+A client written in C takes a NUL for the end of a text, so with a NUL in a group's name it would
+read or commit to another group; and confluent-kafka ends the whole process for a text that cannot
+be written as UTF-8.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def require_property(name: str, value: object) -> None:
 def require_ports(servers: str) -> None:
     """Raise SettingsError for an address with a port out of range.
 
-    librdkafka would connect to another port: it keeps the lower 16 bits.
+    librdkafka would connect to another port, since it keeps only the lower 16 bits.
     """
     for server in servers.split(","):
         port = _PORT.search(server)

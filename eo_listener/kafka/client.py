@@ -1,10 +1,10 @@
 """Builds confluent-kafka's clients: their settings, and their reports of a failed connection.
 
-Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing.
-They do not use the AdminClient: while a broker restarts, its requests for groups can end the whole
-process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with 2.16.1) or a null pointer
-(librdkafka#5040). `eo_listener.kafka` has the measurement. Only the AdminClient can describe
-topics; that request survived the same restarts.
+Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing. They
+do not go through the AdminClient: while a broker restarts, the AdminClient's requests for groups
+can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with 2.16.1)
+or a null pointer (librdkafka#5040). `eo_listener.kafka` has the measurement. Only the AdminClient
+can describe topics; that request survived the same restarts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """A Consumer's settings for its group; the user's properties override only `settings`."""
+    """The settings of a Consumer for its group; the user's properties override only `settings`."""
 
     settings: Mapping[str, str]
     fixed: Mapping[str, str]
@@ -112,7 +112,7 @@ _C = TypeVar("_C")
 
 
 class ConnectionErrors:
-    """The errors of a client's connections, until a request succeeds.
+    """Keeps the errors of a client's connections until a request succeeds.
 
     A broker reports its reason (a missing right, for example) once, separately from the request
     that it concerns.
@@ -140,7 +140,7 @@ class ConnectionErrors:
         self._worst = None
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; its reason is a connection's error, if any."""
+        """Return the error that `action` failed; a connection's error, if any, is the reason."""
         reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
@@ -156,9 +156,9 @@ class ConnectionErrors:
 class Client:
     """A Consumer of one group, which never fetches.
 
-    Raises SettingsError for properties that librdkafka does not accept. Two threads must not use it
-    at once, and a forked process must not use it at all. `errors` has the errors of its
-    connections; after a `fatal` error no request will ever succeed.
+    Raises SettingsError for properties that librdkafka does not accept. Two threads must not use a
+    client at once, and a forked process must not use it at all. `errors` has the errors of the
+    client's connections; after a `fatal` error no request will ever succeed.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Client:
         self.consumer = new_client(Consumer, settings)
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Serve callbacks, for at most `timeout` seconds."""
+        """Run librdkafka's waiting callbacks, for at most `timeout` seconds."""
         try:
             message = self.consumer.poll(timeout)
         except:  # noqa: E722  # a KafkaError, raised as it is for a fenced member: nothing else takes it
@@ -198,7 +198,7 @@ class Client:
             self.errors.record(error)
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; its reason is a connection's error, if any."""
+        """Return the error that `action` failed; a connection's error, if any, is the reason."""
         self.poll()
         return self.errors.failure(action, answer)
 
@@ -223,7 +223,7 @@ def with_defaults(properties: Mapping[str, str]) -> dict[str, Any]:
 def open_admin(properties: Mapping[str, str]) -> AdminClient:
     """Open an AdminClient with these properties. Raises SettingsError.
 
-    Keep it until its answers have been read: after garbage collection it answers nothing.
+    Keep the client until you have read its answers: after garbage collection it answers nothing.
     """
     return new_client(AdminClient, with_defaults(properties))
 
@@ -233,9 +233,9 @@ def open_reader(
 ) -> Consumer:
     """Open a Consumer that reads the partitions assigned to it. Raises SettingsError.
 
-    It joins no group: librdkafka only requires a group's `name`. It reports the end of a partition,
-    and an error if the log no longer has the offset to read. With `committed`, it reads as
-    read_committed.
+    The Consumer joins no group: librdkafka only requires a group's `name`. It reports the end of a
+    partition, and an error if the log no longer has the offset to read. With `committed`, it reads
+    under read_committed.
     """
     settings: dict[str, Any] = {
         **with_defaults(properties),
@@ -264,7 +264,7 @@ def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: Conne
 def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:
     """Open a client of this `kind`. Raises SettingsError if librdkafka rejects the settings.
 
-    It checks the settings first: a text that is not UTF-8 would end the whole process.
+    The function checks the settings first: a text that is not UTF-8 would end the whole process.
     """
     for name, value in settings.items():
         require_property(name, value)
@@ -291,14 +291,14 @@ def seconds_until(deadline: float) -> float:
 
 
 def answer_of(error: KafkaException | Late) -> Answer:
-    """Return the KafkaError inside the library's exception, or a time-out for a late answer."""
+    """Return confluent-kafka's KafkaError inside its exception, or a time-out error for `Late`."""
     answer = Answer(TIMED_OUT) if isinstance(error, Late) else error.args[0]
     assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, for mypy
     return answer
 
 
 def _inner_name(error: Answer) -> str:
-    """Return the name of an error, or of its reason if librdkafka only calls the error fatal.
+    """Return the name of an error; if librdkafka only calls it fatal, return its reason's name.
 
     librdkafka gives the reason only as its text, so this function compares texts.
     """
@@ -314,5 +314,5 @@ def _inner_name(error: Answer) -> str:
 
 
 def is_local(error: Answer) -> bool:
-    """Return True for librdkafka's own errors, which no broker has sent."""
+    """Return True if `error` is librdkafka's own, so that no broker has sent it."""
     return error.name().startswith("_")

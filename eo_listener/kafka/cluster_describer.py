@@ -1,8 +1,8 @@
 """Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
-Only the AdminClient has the requests that describe groups. While a broker restarts they can end the
-whole process (see `eo_listener.kafka`). So only separate commands use this module. A driver never
-does: it starts such a command as a child process.
+Only the AdminClient has the requests that describe groups. While a broker restarts, these requests
+can end the whole process (see `eo_listener.kafka`). So only commands use this module. A driver
+never uses it, but starts such a command as a child process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ClusterDescriber:
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
-        """Return facts about a group, its offsets, and Kafka's refusals.
+        """Return facts about a group: its state, its offsets, and what Kafka refuses to show of it.
 
         Raises SettingsError for a name that would not reach Kafka as it is written.
         """
@@ -146,7 +146,7 @@ class ClusterDescriber:
         return facts
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """Return facts about topics, with the ends of their logs if the client may see them."""
+        """Return facts about topics, with the ends of their logs if the client may read them."""
         return {name: self._topic(name) for name in sorted(names)}
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
@@ -157,7 +157,7 @@ class ClusterDescriber:
             return None
 
     def try_creating(self, topic: str) -> Tried:
-        """Ask whether the client may create this topic; the brokers only check the request."""
+        """Ask if the client may create this topic; the brokers only validate the request."""
         new = [NewTopic(topic, 1)]
         create = partial(self._admin.create_topics, new, validate_only=True)
         try:
@@ -169,10 +169,10 @@ class ClusterDescriber:
     def try_transactional_id(self, transactional_id: str) -> Tried:
         """Ask if the client may write with this transactional id, without fencing its producer.
 
-        It requests a longer time-out than any broker allows: a broker checks the right, then the
-        time-out, and then the id (KafkaApis, TransactionCoordinator.handleInitProducerId). If
-        `transaction.max.timeout.ms` is the greatest possible number, the producer is fenced after
-        all.
+        The request has a longer time-out than any broker allows, so the broker refuses it before it
+        fences: it checks the right, then the time-out, and then the id (KafkaApis,
+        TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is the
+        greatest possible number, the request fences the producer after all.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -257,7 +257,10 @@ class ClusterDescriber:
         )
 
     def _answer(self, ask: Callable[[], Future[_T]]) -> _T:
-        """Return the answer; repeat the request while the coordinator moves. Raises KafkaError."""
+        """Return the answer of `ask`; call it again while the coordinator moves.
+
+        Raises KafkaError.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -270,5 +273,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of operations; None if the broker lists none, or is too old to list them."""
+    """Return the names of `operations`; None if the broker lists none, or is too old for that."""
     return frozenset(operation.name for operation in operations) if operations else None

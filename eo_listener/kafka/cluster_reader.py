@@ -1,4 +1,4 @@
-"""Reads where groups and logs stand; changes nothing."""
+"""Reads the offsets of groups and the ends of logs; changes nothing."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ClusterReader:
     ) -> Mapping[TopicPartition, Position]:
         """Return the offsets that a group holds, with their metadata; none for an unknown group.
 
-        Reads all partitions of the cluster if none are named. Offsets committed in a transaction
-        count once the transaction has ended, a little after the producer gets its answer: `stable`
-        waits for that end (KIP-447).
+        If no `partitions` are given, reads all partitions of the cluster. Offsets that a
+        transaction commits count once the transaction has ended, a little after the producer gets
+        its answer. With `stable`, the method waits for the end of such transactions (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)
@@ -68,7 +68,7 @@ class ClusterReader:
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics` that exist; if None, of all topics but Kafka's own."""
+        """Return the partitions of existing `topics`; if None, of all topics but Kafka's own."""
         return self._logs.partitions(topics, self._deadline())
 
     def require_shown(self, topics: Collection[str]) -> None:
@@ -93,7 +93,7 @@ class ClusterReader:
         return self._logs.leaders(topics, self._deadline())
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the end of each log, its next offset; leave out partitions that do not exist."""
+        """Return the end of each log (its next offset); leave out partitions that do not exist."""
         return self._logs.ends(tuple(partitions), self._deadline())
 
     def stable_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -1,9 +1,9 @@
 """Reads the newest value of each key of a compacted topic, to the end of its log.
 
 The end is the high watermark at the start of the read. A read_committed consumer sees nothing after
-the start of the first open transaction, whoever owns it, so its values may be old. Therefore a
-second consumer reads the records from there to the end uncommitted, for their keys only: if none of
-them was requested, no requested value is old.
+the start of the first open transaction, whoever owns that, so the values that it reads may be old.
+Therefore a second consumer reads the rest, from that start to the end, without waiting for commits,
+and uses only the keys: if no requested key is among them, no requested value is old.
 
 Records that were read stay in memory; the next read fetches only newer ones.
 """
@@ -41,14 +41,14 @@ _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins after the offset to 
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
-"""Takes the key and value of a record, and returns True if the record is requested."""
+"""A function of a record's key and value that returns True if the caller requests the record."""
 
 
 class PendingRecord(NamedTuple):
     """The first record of the open transaction that stops the reading of a partition.
 
-    `hidden` are the keys of the requested records from this record to the end: each record belongs
-    to a transaction that is open, or was committed, or was aborted.
+    `hidden` are the keys of the requested records from this record to the end. Each of those may
+    belong to the open transaction, or to another that is open, committed or aborted.
     """
 
     partition: int
@@ -58,7 +58,7 @@ class PendingRecord(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A value, and the partition that has it."""
+    """The newest value of a key, and the partition that has it."""
 
     value: bytes
     partition: int
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The contents of a topic. If `pending` is not empty, requested values may be old."""
+    """The values read from a topic. If `pending` is not empty, requested values may be old."""
 
     values: Mapping[bytes, Stored]
     partitions: int
@@ -109,7 +109,7 @@ class CompactedTopic:
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
-        """Create the topic, unless somebody else just did, and wait for its metadata.
+        """Create the topic, unless somebody else has just created it, and wait for its metadata.
 
         The topic gets 3 replicas, the default of Kafka's own topics, or as many as there are
         brokers: the brokers' default for other topics is 1.
@@ -133,9 +133,9 @@ class CompactedTopic:
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
         """Read to the current end of the log, at least the records that `concerns` selects.
 
-        If an open transaction hides some of the selected records, waits up to `pending_timeout`
-        seconds for its end; the reading's `pending` then describes the records that are still
-        hidden.
+        If an open transaction hides some of the selected records, the method waits up to
+        `pending_timeout` seconds for its end; the reading's `pending` then describes the records
+        that are still hidden.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
@@ -171,7 +171,10 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def count_after(self, concerns: Concerns, partition: int) -> int:
-        """Count the records appended since `read` that `concerns` selects, aborted ones too."""
+        """Count the records that `concerns` selects and that were appended since `read`.
+
+        Aborted records count too.
+        """
         deadline = self._deadline()
         end = self._ends(self._uncommitted, [partition], deadline)[partition]
         ranges = {partition: OffsetRange(self._read[partition], end)}
@@ -204,7 +207,7 @@ class CompactedTopic:
             del self._values[key]
 
     def _take(self, ends: Mapping[int, int], deadline: float) -> None:
-        """Continue reading up to the offsets in `ends`, by partition; keep the committed values."""
+        """Continue to read each partition up to its offset in `ends`; keep the committed values."""
         ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
         for partition, offset, key, value in self._records(self._committed, ranges, deadline):
             self._read[partition] = offset  # the next read starts here, if this one is interrupted

@@ -1,11 +1,12 @@
-"""Changes a group's offsets: checks that nobody uses the group, commits, and reads them back.
+"""Changes a group's offsets: checks that nobody uses the group, commits, and reads the offsets.
 
-- The repair refuses a group with members; the broker does too, at the commit (UNKNOWN_MEMBER_ID).
+- The repair refuses a group with members, and at the commit the broker refuses it too
+  (UNKNOWN_MEMBER_ID).
 - A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal it: the
   repair reads the group twice, some seconds apart, and the offsets and metadata must be the same.
-  So it does not find a query that commits nothing in that time. Nothing is lost then: such a query
-  commits its own position again with its next batch, or within `recommit_interval`, and reports
-  the repair as a foreign commit.
+  So the repair does not find a query that commits nothing in that time. Nothing is lost then: such
+  a query commits its own position again with its next batch, or within `recommit_interval`, and
+  reports the repair's commit as foreign.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PAUSE: Final = 0.5
 
 
 class GroupRepair:
-    """Repairs one group of a cluster. Every method raises KafkaError; only one thread may use it.
+    """Repairs one group of a cluster. Every method raises KafkaError. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -40,7 +41,7 @@ class GroupRepair:
         self._reader = ClusterReader(properties)
 
     def offsets(self) -> Mapping[TopicPartition, Position]:
-        """Return the group's offsets of all topics, once no transaction on it is open."""
+        """Return the group's offsets of all topics, after transactions on it have ended."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:
@@ -65,9 +66,10 @@ class GroupRepair:
             )
 
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
-        """Raise InUseError if the group's offsets have changed since the plan.
+        """Raise InUseError if the group's offsets have changed since `change` was planned.
 
-        Then it waits `seconds`, and also raises the error if they change in that time.
+        Then the method waits `seconds`, and also raises InUseError if the offsets change in that
+        time.
         """
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)
@@ -104,7 +106,7 @@ class GroupRepair:
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
     ) -> dict[str, str]:
-        """Commit a part; return the text of each remaining error, by Kafka's name of the error."""
+        """Commit part of a change; return the text of each final error, by Kafka's name of it."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
             errors: dict[str, str] = {}

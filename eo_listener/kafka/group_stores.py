@@ -31,7 +31,7 @@ MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
 
 
 def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
-    """Return the store for a cluster's groups in this mode; it does not connect yet.
+    """Return the store for the groups of a cluster in this mode; the store does not connect yet.
 
     Raises SettingsError for an unknown mode.
     """
@@ -42,7 +42,7 @@ def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
 def check(properties: Mapping[str, str], mode: str = "simple") -> None:
     """Raise SettingsError if librdkafka does not accept these properties in this mode.
 
-    Does not connect.
+    The function does not connect to Kafka.
     """
     require_one_of("mode", mode, MODES)
     require_ports(properties.get(SERVERS, ""))
@@ -53,7 +53,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Return True if the installed librdkafka supports Kerberos, unlike that in the wheels."""
+    """Return True if the installed librdkafka supports Kerberos; that in the wheels does not."""
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # librdkafka's answer if it lacks this feature
@@ -62,10 +62,11 @@ def has_gssapi() -> bool:
 
 
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
-    """Return the store for a cluster's groups in this mode; ask Java to read its key stores.
+    """Return the store for a cluster's groups in this mode; have Java read its key stores.
 
-    Call it on the thread that will use the store. Raises KafkaError if the store cannot be opened
-    now but a later call may succeed, and SettingsError if librdkafka does not accept the settings.
+    Call this function on the thread that will use the store. Raises KafkaError if the store cannot
+    be opened now but a later call may succeed, and SettingsError if librdkafka does not accept the
+    settings.
     """
     if cluster.client == "java":
         return _java_groups(cluster, mode, shim_client)

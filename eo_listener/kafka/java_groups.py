@@ -30,11 +30,11 @@ _FAREWELL = 1.5  # seconds for closing; the Admin takes one of them
 
 
 class JavaGroups:
-    """The consumer groups of one cluster: the `GroupStore` of the simple mode, inside the JVM.
+    """The consumer groups of one cluster: the `GroupStore` of the simple mode with Java's client.
 
-    `properties` have Java's names, as the Spark source has them. For any number of groups, the JVM
-    has one client, with one thread and a connection to each broker; Python has one thread.
-    Requires brokers from 3.0.
+    `properties` have Java's names, as in the options of the Spark source. For any number of groups,
+    the JVM has one client, with one thread and a connection to each broker; Python has one thread.
+    The brokers must be 3.0 or newer.
     """
 
     def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:
@@ -49,10 +49,11 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None means that the broker confirmed the one request that was sent: the JVM's client repeats
-        no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown: the client
-        does not send the request later, but the broker may have read it already, and a suspended
-        JVM may hold it. So this store sends nothing else until the JVM has answered the call.
+        None means that the broker confirmed the only request that was sent: the JVM's client
+        repeats no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown:
+        the client does not send the request later, but the broker may have read it already, and a
+        suspended JVM may still hold it. So this store sends no other request until the JVM has
+        answered the call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
@@ -66,7 +67,7 @@ class JavaGroups:
     def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand. Raises KafkaError."""
+        """Read the group's offsets and the logs of `partitions`. Raises KafkaError."""
         request = {"group": group, "topics": by_topic(partitions)}
         answer = self._ask("groups.snapshot", f"reading group {group}", request, timeout)
         edges = [
@@ -129,11 +130,11 @@ class JavaGroups:
 
 
 class _Calls:
-    """Makes one call into the JVM after another, on its own thread, with a limit on each wait.
+    """Makes calls into the JVM one after another on its own thread, and limits each wait.
 
-    py4j waits for an answer without limit, and a JVM may be suspended. The JVM executes an
-    abandoned call when it continues, so the next call waits for its end: a newer commit must not be
-    sent at the same time as an older one, which could arrive last and move the group back.
+    py4j waits for an answer without limit, and a JVM may be suspended. When a suspended JVM
+    continues, it executes the call that Python has given up. So the next call waits for the end of
+    that call: otherwise the older of two commits could arrive last and move the group back.
     """
 
     def __init__(self, shim_client: ShimClient) -> None:
@@ -190,7 +191,7 @@ def answer_in(text: str) -> Any:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partitions in the form that the shim's class PositionsJson reads."""
+    """Return partition numbers by topic, the form that the shim's class PositionsJson reads."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -198,10 +199,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions in the shim's form: each metadata text once, as most partitions share it.
+    """Return positions in the shim's form, in which a metadata text that partitions share is once.
 
-    A NUL follows each text, as if confluent-kafka had written it: without the NUL, confluent-kafka
-    reads on into other memory.
+    A NUL follows each text, as if confluent-kafka had written it: when confluent-kafka reads a text
+    without a NUL, it reads on into other memory.
     """
     texts: dict[str, int] = {}
     topics: dict[str, list[tuple[int, int, int]]] = {}

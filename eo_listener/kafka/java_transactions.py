@@ -1,7 +1,7 @@
 """Transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
-The requests concern transactions that tasks join, and any producer's open transactions. The shim's
-classes TransactionCalls, BatchWrites and TaskReport define the formats.
+One kind of request serves the transactions that tasks join, the other finds any producer's open
+transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
-    """The coordinator's answer about a transactional id; `state` is Kafka's name of its state.
+    """The coordinator's answer about a transactional id; `state` is Kafka's name of the id's state.
 
     `timeout` is in seconds. `started` is when the newest transaction began, in milliseconds since
-    1970, or None before the first one; that transaction may be over.
+    1970, or None before the first one; that transaction may have ended.
     """
 
     state: str
@@ -54,7 +54,7 @@ class DescribedTransaction:
     def two_phase(self) -> bool:
         """True if only the program that began the transaction may end it (KIP-939).
 
-        That program may have to commit it.
+        That program may have to commit the transaction.
         """
         return self.timeout >= _NO_TIMEOUT_MS / 1000
 
@@ -77,9 +77,9 @@ class DescribedTransaction:
 class OpenProducer(NamedTuple):
     """A producer that has a transaction open in a partition, as the partition's leader reports.
 
-    `start` is the transaction's first offset there. `last_sequence` counts its records;
-    `last_written` is the time of the last one, in milliseconds since 1970, by the producer's clock
-    or the broker's, depending on the topic's settings.
+    `start` is the transaction's first offset in the partition. `last_sequence` counts the
+    producer's records; `last_written` is the time of the last record, in milliseconds since 1970,
+    by the producer's clock or the broker's, depending on the topic's settings.
     """
 
     producer_id: int
@@ -89,13 +89,13 @@ class OpenProducer(NamedTuple):
     last_written: int
 
     def is_same(self, reading: OpenProducer) -> bool:
-        """Return True if `reading` is of the same transaction, which may have continued since."""
+        """Return True if `reading` shows the same transaction, which may have continued."""
         return (self.producer_id, self.start) == (reading.producer_id, reading.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """The coordinators' answers about transactional ids, and the errors of ids not described."""
+    """The coordinators' answers about transactional ids, and the errors for ids without one."""
 
     by_id: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class DescribedTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers with open transactions by partition, and the errors of partitions not read."""
+    """The producers with open transactions by partition, and the errors for partitions not read."""
 
     by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
@@ -111,11 +111,11 @@ class OpenProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """A task's report: the records that it sent, or why it did not send all.
+    """A task's report: how many records it has sent, or why it did not send all.
 
-    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records, by
-    partition; `refused` the rows that were not sent, by the shim's number of the reason. `error` is
-    the shim's JSON of Kafka's error, if any.
+    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records by
+    partition; `refused` counts the rows that were not sent, by the shim's number of the reason.
+    `error` is the shim's JSON of Kafka's error, if any.
     """
 
     partition_id: int
@@ -153,7 +153,7 @@ class JavaTransactions:
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Return the Java exception classes that make a partitioner unusable, or None."""
+        """Return the Java exceptions that a partitioner raises when it is created, or None."""
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
@@ -169,7 +169,7 @@ class JavaTransactions:
     def describe_all(
         self, transactional_ids: Collection[str], timeout: float
     ) -> DescribedTransactions:
-        """Ask the coordinators about transactional ids, a few hundred at a time."""
+        """Ask the coordinators about transactional ids, a few hundred in each request."""
         action = "describing the transaction"
         transactions: dict[str, DescribedTransaction] = {}
         errors: dict[str, KafkaError] = {}
@@ -183,7 +183,7 @@ class JavaTransactions:
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        """Ask the leaders of partitions for producers with open transactions, a few at a time."""
+        """Ask partitions' leaders for producers with open transactions, some in each request."""
         producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for part in chunks(partitions, _PARTITIONS):
@@ -193,9 +193,9 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
-        """Ask all coordinators for the transactional ids of producers, a few hundred at a time.
+        """Ask all coordinators for producers' transactional ids, a few hundred in each request.
 
-        Kafka leaves out, without an error, ids that this client has no right to describe.
+        Kafka silently leaves out ids that this client has no right to describe.
         """
         ids: dict[int, str] = {}
         for part in chunks(sorted(producer_ids), _IDS):
@@ -211,7 +211,7 @@ class JavaTransactions:
         tasks: int,
         transaction: JoinedTransaction | None,
     ) -> None:
-        """Prepare the tasks of a batch, under the name `batch`.
+        """Tell the shim what the tasks of a batch need; `batch` is the batch's name in the shim.
 
         `topics` are pairs of a topic and its number of partitions. The tasks' producers join
         `transaction`, if there is one.
@@ -225,7 +225,8 @@ class JavaTransactions:
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
         """Tell the shim which rows of a batch not to send, by the identity in their headers.
 
-        Each call, and each task of Spark, carries about a megabyte of identities.
+        The method makes several calls, each with about a megabyte of identities; each task of Spark
+        gets as much.
         """
         for part in _parts(identities):
             request = {"batch": batch, "identities": part}
@@ -245,7 +246,7 @@ class JavaTransactions:
         return answer["tasks"], [_report(report) for report in answer["reports"]]
 
     def close_batch(self, batch: str) -> None:
-        """Have the shim forget the batch."""
+        """Have the shim forget the batch `batch`."""
         self._ask("rows.close", "ending the tasks", {"batch": batch})
 
     def close(self) -> None:
@@ -272,7 +273,7 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """Return the part of a request that names the client and the time limit."""
+        """Return the part of a request to the shim that names the client and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 
@@ -293,7 +294,7 @@ def failure(action: str, error: Mapping[str, str]) -> KafkaError:
 
 
 def _parts(identities: Iterable[str]) -> Iterator[str]:
-    """Yield texts with one identity on each line, of about a megabyte each."""
+    """Yield texts of about a megabyte each, with one identity on each line."""
     part: list[str] = []
     size = 0
     for identity in identities:

@@ -1,8 +1,8 @@
-"""Reads where groups, logs and topics stand, through clients that stay open.
+"""Reads the offsets of groups, the ends of logs, and topics, through clients that stay open.
 
-Every request raises KafkaError if Kafka does not answer before `deadline` (monotonic clock). Topics
-and partitions that do not exist are left out; topics that Kafka refuses are in the answer's
-`errors`.
+Every request raises KafkaError if Kafka does not answer before `deadline` (monotonic clock).
+Answers leave out topics and partitions that do not exist; topics that Kafka refuses to show are in
+the answer's `errors`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """An existing topic; `id` as Kafka's own tools spell it, or None if the topic has no id."""
+    """An existing topic; `id` is as Kafka's own tools spell it, or None if the topic has no id."""
 
     id: str | None
     partitions: frozenset[int]
@@ -60,13 +60,13 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """A group's offsets; `errors` has the error name of each topic that Kafka does not describe."""
+    """A group's offsets; `errors` names the error of each topic that Kafka refuses to describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
 
     def whole(self) -> Mapping[TopicPartition, Position]:
-        """Return the positions. Raises KafkaError if Kafka refused a topic."""
+        """Return all positions. Raises KafkaError if Kafka has refused to describe a topic."""
         _require_none(self.errors)
         return self.positions
 
@@ -75,7 +75,10 @@ NO_OFFSETS = GroupOffsets(positions=MappingProxyType({}), errors=MappingProxyTyp
 
 
 class Logs:
-    """Reads the logs of one cluster; connects at first use. Two threads must not use it at once."""
+    """Reads the logs of one cluster; connects at first use.
+
+    Two threads must not use this object at once.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
@@ -123,7 +126,7 @@ class Logs:
     ) -> Mapping[TopicPartition, OffsetRange]:
         """Return the range from the last stable offset to the end of each log; all must exist.
 
-        It asks only the leaders: a broker that describes topics may be unreachable.
+        The method asks only the leaders, since a broker that describes topics may be unreachable.
         """
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)
@@ -138,7 +141,7 @@ class Logs:
     ) -> Mapping[TopicPartition, int]:
         """Return each partition's first offset at or after its time (milliseconds since 1970).
 
-        A log with no such record is left out.
+        A partition without such a record is left out.
         """
         offsets = self._at("were then", timestamps, deadline)
         return {tp: offset for tp, offset in offsets.items() if offset >= 0}
@@ -159,7 +162,7 @@ class Logs:
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions of these topics; if None, of all but Kafka's own."""
+        """Return the partitions of these topics; if None, of all topics but Kafka's own."""
         return tuple(sorted(self.leaders(topics, deadline)))
 
     def leaders(
@@ -183,7 +186,7 @@ class Logs:
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
         """Return the topics that Kafka does not show to this client, with Kafka's errors.
 
-        Kafka leaves them out of a list of all topics, whether they exist or not.
+        Kafka leaves such topics out of a list of all topics, whether they exist or not.
         """
         return self._describe(topics, deadline)[1]
 
@@ -205,8 +208,8 @@ class Logs:
     ) -> tuple[dict[str, Topic], dict[str, str]]:
         """Describe topics; return those that exist, and the errors of those that Kafka refuses.
 
-        Of all requests of the AdminClient this class uses only this one: it needs no coordinator,
-        and survived restarts of a broker in which requests for groups end the process.
+        This is the only request of the AdminClient that this class uses: it needs no coordinator,
+        and survived restarts of a broker during which requests for groups ended the process.
         """
         client, admin = self._open()
         action = "describing topics"
@@ -246,9 +249,9 @@ class Logs:
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
         """Return each log's start, end, or offset at a time, and the errors of refused topics.
 
-        All logs must exist. librdkafka sends the request to the leaders it remembers. After a
-        change of a topic these are wrong for a moment, and librdkafka may report the error of one
-        partition for all.
+        `specs` say which offset of each log to return. All logs must exist. librdkafka sends the
+        request to the leaders it remembers. After a change of a topic these leaders are wrong for a
+        moment, and librdkafka may report the error of one partition for all.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"
@@ -304,7 +307,7 @@ class Logs:
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> GroupOffsets:
-    """Return the offsets and metadata that the group of `client` holds."""
+    """Return the offsets and metadata that the group of `client` has."""
     action = f"reading group {group}"
     queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}

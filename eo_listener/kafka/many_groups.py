@@ -1,9 +1,9 @@
 """Reads the offsets of many consumer groups, with all requests at once; changes nothing.
 
 It uses the AdminClient, whose group requests can end the whole process while a broker restarts (see
-`eo_listener.kafka`). So a command that reads repeatedly uses a separate process, whose end is an
-error like any other. A Consumer for each group, as elsewhere, would take a minute for a thousand
-groups.
+`eo_listener.kafka`). So a command that reads repeatedly sends the requests from a separate process,
+and treats its end as an error like any other. With a Consumer for each group, as the stores have,
+the reading of a thousand groups would take a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByGroup:
-    """A group's offsets; `error` is Kafka's name of the error that prevented reading, or None."""
+    """A group's offsets; `error` is Kafka's name of the error if reading them failed, else None."""
 
     positions: Mapping[TopicPartition, Position]
     error: str | None = None
@@ -42,8 +42,8 @@ class HeldByGroup:
 class ManyGroups:
     """Reads the groups of one cluster. Every call takes at most `timeout` seconds.
 
-    Every call raises KafkaError. With `apart` a separate process sends the requests, until `close`.
-    Only one thread may use it, but any thread may call `close`.
+    Every call raises KafkaError. With `apart`, a separate process sends the requests; `close` ends
+    it. Only one thread may use it, but any thread may call `close`.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ManyGroups:
         self._process = SeparateProcess()
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all consumer groups that the client may describe, in order."""
+        """Return the sorted names of all consumer groups that the client may describe."""
         names: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
         if isinstance(names, str):
             raise self._failure("listing groups", names)
         return names
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
-        """Return the offsets of each group; no offsets for a group that does not exist."""
+        """Return the offsets of each group; a group that does not exist has none."""
         groups = tuple(names)
         for name in groups:
             require_name("group", name)

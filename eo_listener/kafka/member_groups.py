@@ -1,4 +1,4 @@
-"""Commits to consumer groups as their member: the group is Stable, its offsets do not expire."""
+"""Commits to consumer groups as a member: then a group is Stable, and its offsets do not expire."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class MemberGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
     Each group has one member, with a fixed `group.instance.id`. It subscribes to the topics that it
-    commits for, and fetches nothing from its partitions. In a classic group a second driver takes
-    the member's place, and the member then always gets FENCED_INSTANCE_ID; in a group of the new
-    protocol (KIP-848) the second driver gets UNRELEASED_INSTANCE_ID until the first is gone.
+    commits for, and fetches nothing from its partitions. In a classic group, the member of a second
+    driver takes this member's place, and this member then always gets FENCED_INSTANCE_ID. In a
+    group of the new protocol (KIP-848), the second driver gets UNRELEASED_INSTANCE_ID until the
+    first driver's member has left.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -44,7 +45,7 @@ class MemberGroups(PooledGroupStore):
 
 
 class _Member:
-    """The member of one group; recreated when it has ended, unless another member replaced it."""
+    """The member of one group; after its end a new member joins, unless another replaced it."""
 
     def __init__(
         self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
@@ -95,7 +96,7 @@ class _Member:
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Join the group for the topics that exist, and return the group's offsets.
 
-        If no topic exists, or another committer has taken over, only read the group.
+        If no topic exists, or another committer has taken over the group, only read the offsets.
         """
         topics = {tp.topic for tp in self._logs.existing(partitions, deadline)}
         member = self._join(topics, deadline) if topics and not self._ownership.loss else None
@@ -128,7 +129,7 @@ class _Member:
         return self._member
 
     def _join(self, topics: Collection[str], deadline: float) -> GroupClient:
-        """Return the member, subscribed to these topics too. Raises KafkaError."""
+        """Return the member after it has also subscribed to these topics. Raises KafkaError."""
         self._require_not_lost()
         # A poll may have reported a fatal error meanwhile.
         if self._member is not None and self._member.dead:
@@ -154,10 +155,10 @@ class _Member:
         return member
 
     def _renew(self, deadline: float) -> None:
-        """Raise KafkaError, before this store joins (again), if another committer has the group.
+        """Before this store joins (again), raise KafkaError if another committer has the group.
 
-        It opens a new client: Kafka would answer late requests of the earlier client as if a
-        successor had fenced this member.
+        The method opens a new client: Kafka would answer late requests of the earlier client as if
+        another driver had fenced this member.
         """
         if time.monotonic() < self._pause_until:
             raise self._join_error(self._open())
@@ -183,10 +184,11 @@ class _Member:
         self._assigned = True
 
     def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:
-        """Unsubscribe: the group has continued without this member, which hung or was cut off.
+        """Unsubscribe, since the group has gone on without this member, which hung or was cut off.
 
-        librdkafka would join again at once, and in a classic group displace a successor that has
-        joined meanwhile. Unsubscribing prevents that until the group has been read.
+        Otherwise librdkafka would join again at once, and in a classic group displace the member of
+        a newer driver that has joined meanwhile. Unsubscribing prevents that until this store has
+        read the group.
         """
         consumer.unsubscribe()
         self._assigned, self._outside = False, True
@@ -207,7 +209,7 @@ class _Member:
 
         A member that has joined only once and is fenced was replaced. After a second join, or if
         its session has ended, it may have fenced itself: Kafka takes its late request for another
-        member's. Then the offsets in the group decide, a while later.
+        member's. Then the offsets that the group has a while later decide.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
         certain = self._joins == 1 and not self._outside
@@ -226,5 +228,5 @@ class _Member:
 
 
 def _is_open(code: str) -> bool:
-    """Return True if a commit with this error may have arrived, or may still arrive."""
+    """Return True if a commit that failed with this error may have arrived, or may still arrive."""
     return code.startswith("_") or code in ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")

@@ -1,8 +1,9 @@
 """Finds open transactions and their owners, and ends transactions that never end on their own.
 
 - Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
-  The reader asks the leaders before and after the coordinators: it judges only a transaction that
-  was open both times. A partition that cannot be read does not hold up the others.
+  The reader asks the leaders before and after it asks the coordinators, and judges only
+  transactions that were open both times. A partition that cannot be read does not hold up the
+  others.
 - The repair ends a transaction by taking over its id (InitProducerId, as `initTransactions` sends
   it): this fences the producer, and the coordinator aborts what is open. Whatever Kafka answers,
   only the later reports of the leaders and the coordinator count: a missing answer is neither
@@ -55,10 +56,10 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """Says how an open transaction will end; the gravest verdict is last."""
+    """Says how an open transaction will end; the gravest verdict comes last."""
 
     OPEN = "open"
-    """The coordinator has the transaction, and ends it at its time-out at the latest."""
+    """The coordinator has the transaction, and will end it at its time-out at the latest."""
     ENDING = "ending"
     """The coordinator is writing the markers that end the transaction."""
     UNKNOWN = "not known"
@@ -96,9 +97,9 @@ class OpenTransaction:
     blocked: frozenset[TopicPartition]
     """The partitions whose last stable offset is the transaction's first offset there."""
     described: DescribedTransaction | None = None
-    """The answer of its coordinator."""
+    """The coordinator's answer about the transaction, if there is one."""
     reason: str | None = None
-    """The reason why no verdict is possible, or why `producers` is not complete."""
+    """The reason why no verdict is possible, or why some producers may be missing."""
 
     @property
     def owner(self) -> IdOwner | None:
@@ -134,7 +135,7 @@ class OpenTransaction:
         )
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Return True if its coordinator should have ended it a minute ago or more."""
+        """Return True if the coordinator should have ended the transaction a minute ago or more."""
         return self.ends_by is not None and now_ms > self.ends_by + _GRACE_MS
 
 
@@ -153,10 +154,10 @@ def judge_transactions(
     unstable: Mapping[TopicPartition, OffsetRange],
     now_ms: int,
 ) -> tuple[OpenTransaction, ...]:
-    """Return the transactions with their verdicts and partitions, the gravest first.
+    """Return the transactions with their verdicts and partitions; the gravest verdict comes first.
 
-    The producers of `opened` had their transactions open before the coordinators were asked, and
-    after. `unstable` has each partition's last stable offset and end.
+    The producers of `opened` had their transactions open both before and after the reader asked the
+    coordinators. `unstable` has each partition's last stable offset and end.
     """
     joined: dict[tuple[int, TransactionVerdict], dict[TopicPartition, OpenProducer]] = {}
     reasons: dict[int, str] = {}
@@ -215,7 +216,7 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge a transaction that no coordinator reports, by its age: a coordinator may be moving."""
+    """Judge by its age a transaction that no coordinator reports: a coordinator may be moving."""
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -227,9 +228,11 @@ def _unnamed(
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """Return the partition of `__consumer_offsets` or `__transaction_state` for a group or an id.
+    """Return the partition of Kafka's own topic `name` that stores a group's or an id's state.
 
-    Computed as in GroupCoordinator.partitionFor and TransactionStateManager.partitionFor.
+    The topic is `__consumer_offsets` (groups) or `__transaction_state` (transactional ids), with
+    `partitions` partitions. Computed as in GroupCoordinator.partitionFor and
+    TransactionStateManager.partitionFor.
     """
     hashed = 0
     text = name.encode("utf-16-be", "surrogatepass")
@@ -258,7 +261,7 @@ class StableOffsets:
 def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
     """Read the last stable offsets of partitions. Raises KafkaError if no leader could be reached.
 
-    Reports a partition without a leader as an error; if one broker does not answer, asks each
+    Reports a partition without a leader as an error; if some broker does not answer, asks each
     broker separately.
     """
     if not partitions:
@@ -319,8 +322,8 @@ class TransactionReading:
 class TransactionReader:
     """Reads the open transactions of a cluster. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same in Java's names. `timeout` limits each
-    request, in seconds. Every method raises KafkaError.
+    `properties` are librdkafka's, and `java` has the same properties in Java's names. `timeout`
+    limits each request, in seconds. Every method raises KafkaError.
     """
 
     def __init__(
@@ -346,7 +349,7 @@ class TransactionReader:
         return partitions
 
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
-        """Return the partitions of the topics for which a group has offsets, and its own partition.
+        """Return the partitions of a group's topics, and the group's own partition.
 
         The group's own partition is the one of `__consumer_offsets` that stores its offsets.
         """
@@ -406,7 +409,7 @@ class TransactionReader:
             ) from error
 
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
-        """Return the transaction that is open under an id, with reports of its partitions' leaders.
+        """Return the transaction that is open under an id, as its partitions' leaders report it.
 
         Partitions whose leader does not answer are left out; the transaction's `reason` has the
         error, or says that no partition shows the producer.
@@ -461,7 +464,7 @@ class TransactionReader:
         )
 
     def _hidden(self) -> str | None:
-        """Return why coordinators may leave ids out, by asking about an id that does not exist."""
+        """Return why coordinators may leave ids out; asks about an id that does not exist."""
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
@@ -480,8 +483,8 @@ ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
 class TransactionRepair:
     """Ends one transaction at a time. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same in Java's names; `stable` reads the last
-    stable offsets of partitions.
+    `properties` are librdkafka's, and `java` has the same properties in Java's names; `stable`
+    reads the last stable offsets of partitions.
     """
 
     def __init__(
@@ -492,10 +495,10 @@ class TransactionRepair:
         self._stable = stable
 
     def fence(self, transactional_id: str, transaction: OpenTransaction) -> Mapping[str, str]:
-        """Take over the id; return the places where the transaction has not ended, and why.
+        """Take over the id; return the places where the transaction is still open, with the reason.
 
-        A place is a partition or COORDINATOR. Raises KafkaError if a right is missing: then nothing
-        was changed.
+        A place is a partition or COORDINATOR. Raises KafkaError if a right is missing; then nothing
+        has changed.
         """
         failed = self._take_over(transactional_id)
         if failed is not None and failed.code == _NO_ID_RIGHT:
@@ -510,7 +513,7 @@ class TransactionRepair:
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
-        """Take over the id; return the error, if any: the takeover may still have happened."""
+        """Take over the id; return the error, if any: even then the takeover may have happened."""
         failed = None
         for seconds in _TAKEN_FOR:
             producer = BatchProducer(
@@ -529,9 +532,9 @@ class TransactionRepair:
         return failed
 
     def _remaining(self, name: str, was: OpenTransaction, reason: str) -> Iterator[tuple[str, str]]:
-        """Yield the places where the transaction is open or blocks readers, and why.
+        """Yield the places where the transaction is open or blocks readers, each with the reason.
 
-        Reads the leaders before `stable`.
+        The method asks the leaders for open transactions before it calls `stable`.
         """
         if was.described is not None:
             yield from self._at_coordinator(name, was.described)

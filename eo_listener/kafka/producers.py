@@ -1,13 +1,13 @@
-"""Producers of records, with or without a transaction, and of offsets in transactions.
+"""Producers that send records, with or without a transaction, or commit offsets in transactions.
 
 librdkafka's blocking calls for a transaction run on separate threads: sending offsets can block
 forever (librdkafka#5456, #5511).
 
 - `BatchProducer` serves one try of one batch. Each try gets a new producer, and with it a new
   epoch, so that no late request of an earlier try can add to the new transaction or end it.
-- `OffsetProducer` makes one transaction after another. A call that timed out is resumed on the
-  same producer, and librdkafka continues it: a new producer is opened only if the old one is
-  unusable.
+- `OffsetProducer` makes one transaction after another. If a call has timed out, the next call
+  resumes it on the same producer, and librdkafka continues it: a new producer is opened only if the
+  old one is unusable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import Position, TopicPartition
 
 FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""Kafka's answers if another producer has the transactional id, or the transaction is aborted."""
+"""Kafka's answers if another producer has the id, or the broker has aborted the transaction."""
 
 # With the default of 100 ms every transaction takes as long: librdkafka waits before it repeats a
 # request that the broker, still busy with the last one, answered by CONCURRENT_TRANSACTIONS.
@@ -67,7 +67,7 @@ _FIXED: Final = {
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
-"""Errors that only result from an earlier error of the transaction or of the previous record."""
+"""The errors that only result from an earlier error, of the transaction or of a previous record."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
 _ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
@@ -91,12 +91,12 @@ _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by defa
 class TooLargeError(Exception):
     """The client refuses a record because of its size; the text names the limit.
 
-    Records sent earlier are not affected.
+    Records that were sent earlier are not affected.
     """
 
 
 class KafkaProducer:
-    """A producer; the user's `properties` override `defaults`, and `fixed` overrides both.
+    """The base of producers; the user's `properties` override `defaults`, `fixed` overrides both.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -116,7 +116,7 @@ class KafkaProducer:
         )
 
     def poll(self) -> None:
-        """Serve callbacks."""
+        """Run librdkafka's waiting callbacks."""
         try:
             self._producer.poll(0)
         except KafkaException as error:  # every poll raises a fatal error again
@@ -130,7 +130,7 @@ class KafkaProducer:
 
 
 class RecordProducer(KafkaProducer):
-    """Sends records. Only one thread may use it; every method but `leave` raises KafkaError.
+    """Sends records; every method but `leave` raises KafkaError. Only one thread may use it.
 
     If a record was not delivered, a later call raises the error.
     """
@@ -182,7 +182,7 @@ class RecordProducer(KafkaProducer):
     def send_each(
         self, topic: str, values: Iterable[bytes | str | None], keys: Iterable[bytes | str | None]
     ) -> dict[int, str]:
-        """Send one record for each value and its key, twice as fast as by calls of `send`.
+        """Send a record for each value and its key; this is twice as fast as calls of `send`.
 
         Returns the reasons why the client refuses records, by index. Raises KafkaError.
         """
@@ -210,7 +210,7 @@ class RecordProducer(KafkaProducer):
         self._require_none_failed()
 
     def _seconds_left(self) -> float:
-        """Return how long to wait for sent records: without limit, as each has a time-out."""
+        """Return how long to wait for sent records: without limit, as each has its own time-out."""
         return math.inf
 
     def _send_queued(self) -> None:
@@ -244,33 +244,33 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions: the records it has sent stay, and it fences no producer.
+    """A producer without transactions: the records that it sends stay, and it fences no producer.
 
-    If a record was not delivered, no later record is.
+    If a record cannot be delivered, no later record is delivered either.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
 
     def connect(self, topic: str) -> None:
-        """Request the metadata of an existing topic; records can be sent without this call.
+        """Request the metadata of an existing topic, so that the first record waits less.
 
         A new client requests its producer id when metadata arrive, and otherwise half a second
         later. The first answer may arrive before the client waits for it, so this method asks
-        twice.
+        twice. Records can also be sent without this call.
         """
         with suppress(KafkaException):
             for _ in range(2):
                 self._producer.list_topics(topic, timeout=_ASK)
 
     def leave(self) -> None:
-        """Close the connections. Unsent records are no longer sent."""
+        """Close the connections. Records in the queue are not sent."""
         with suppress(KafkaException):
             self._producer.purge()
         super().leave()
 
     def _root_cause(self) -> Answer | None:
-        """Return the record's own error: the client may first report that it sends no later one."""
+        """Return the record's own error; the client may first report that later ones fail too."""
         deadline = time.monotonic() + _REPORT
         while self._failed is None and len(self._producer) and time.monotonic() < deadline:
             with suppress(KafkaException):
@@ -279,7 +279,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the KafkaException in `error`, a SystemError if another callback ran after it."""
+    """Return the KafkaException in `error`; if a later callback ran, `error` is a SystemError."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -298,9 +298,10 @@ def _close(producer: Producer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAge:
-    """The age of a transaction that begins when this object is created; `timeout` is in seconds.
+    """Measures the age of a transaction, which begins when this object is created.
 
-    It uses both clocks: the monotonic clock stands still while the machine sleeps.
+    `timeout` is in seconds. The object uses both the monotonic clock and the system's, since the
+    former stands still while the machine sleeps.
     """
 
     timeout: float
@@ -340,7 +341,8 @@ class BatchProducer(RecordProducer):
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
     raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction; they need the `identity`.
+    `joined` is True if other producers will send in the same transaction; they need this producer's
+    `identity`.
     """
 
     def __init__(
@@ -381,8 +383,9 @@ class BatchProducer(RecordProducer):
         """Fence older producers of the transactional id, and end the transaction they left open.
 
         `topic` is an existing topic. librdkafka looks for the coordinator at once, before it has a
-        connection, then when metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); the same
-        after CONCURRENT_TRANSACTIONS. So this method requests metadata while it waits.
+        connection, then whenever metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); it
+        does the same after CONCURRENT_TRANSACTIONS. So to wait less, this method requests metadata
+        while it waits.
         """
         self.stage = Stage.STARTING
         done = threading.Event()
@@ -413,7 +416,7 @@ class BatchProducer(RecordProducer):
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Have a thread take librdkafka's reports while this thread waits for something else.
+        """Have a thread take librdkafka's reports while the block waits.
 
         Otherwise librdkafka keeps a text of some kilobytes every 20 ms for a `joined` producer.
         """
@@ -464,7 +467,7 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.ENDED
 
     def leave(self) -> None:
-        """Close the producer; its open transaction stays open until the next producer of its id."""
+        """Close the producer; its transaction stays open until another one takes over the id."""
         if self.stage is Stage.OPEN or self._stuck:
             return  # left to the garbage collector: closing would abort, or block
         # librdkafka repeats a request that has timed out. An InitProducerId that arrives after the
@@ -487,7 +490,7 @@ class BatchProducer(RecordProducer):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """On a thread of its own, make a call that may block; meanwhile call `meanwhile`."""
+        """Run a call that may block on a thread of its own, and meanwhile call `meanwhile` here."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -510,10 +513,11 @@ class BatchProducer(RecordProducer):
             raise error
 
     def _root_cause(self) -> Answer | None:
-        """Return the transaction's error: a record's own error concerns the record alone.
+        """Return the transaction's error; a record's own error would concern only that record.
 
         If a partition cannot join the transaction, librdkafka purges all records. The next call for
-        the transaction raises the reason; the client answers this call without a broker.
+        the transaction raises the reason, so this method makes such a call; the client answers it
+        without a broker.
         """
         if self.stage is Stage.OPEN:
             try:
@@ -534,7 +538,8 @@ class BatchProducer(RecordProducer):
 class OffsetProducer(KafkaProducer):
     """Commits offsets to one group in transactions. Raises SettingsError when opened.
 
-    Only one thread may use it: it starts a transaction, waits for it, and reads its `error`.
+    Only one thread may use the object: to start a transaction, to wait for it, and to read its
+    `error`.
     """
 
     def __init__(
@@ -591,10 +596,10 @@ class OffsetProducer(KafkaProducer):
 
     @property
     def young(self) -> bool:
-        """True if it has taken the group so recently that its own request may have fenced it.
+        """True if this producer is so new that its own repeated request may have fenced it.
 
         librdkafka repeats an unanswered InitProducerId; if the first request arrives after the
-        second, the broker takes it for a successor's.
+        second, the broker takes it for a request of a newer producer.
         """
         return self._taken_at is not None and time.monotonic() - self._taken_at < _YOUNG
 
@@ -628,7 +633,7 @@ class OffsetProducer(KafkaProducer):
             self.stage = Stage.DEAD
 
     def _settle(self, deadline: float) -> None:
-        """Finish what an earlier call left unfinished."""
+        """Finish the transaction that an earlier call left unfinished."""
         if self.stage is Stage.NEW:
             self._producer.init_transactions(seconds_until(deadline))
             self._taken_at = time.monotonic()

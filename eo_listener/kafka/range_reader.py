@@ -1,4 +1,4 @@
-"""Reads ranges of logs with a consumer that joins no group: records, times, sinks' targets."""
+"""Reads records in ranges of logs, with a consumer that joins no group: for times and sinks."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """Yield the records in `ranges`. Raises KafkaError, also if the deadline has passed.
 
-        With `silence`, each message of a partition that is not read to its end yet postpones the
-        deadline to `silence` seconds after the message.
+        With `silence`, each message of a partition whose range is not read to its end yet moves the
+        deadline to `silence` seconds after that message.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
@@ -83,14 +83,14 @@ class RangeReader:
         self.consumer.close()
 
     def _poll(self) -> Iterator[Any]:
-        """Yield the available messages, at least one unless nothing arrives for a moment."""
+        """Yield the messages that have arrived; if there are none, wait a moment for one."""
         first = self.consumer.poll(_POLL)
         if first is not None:
             yield first
             yield from self.consumer.consume(_AT_ONCE, timeout=0)
 
     def _record(self, message: Any, remaining: dict[TopicPartition, int]) -> Iterator[Any]:
-        """Yield the message if it is a requested record; drop a partition at its end."""
+        """Yield the message if it is a requested record; drop a partition whose range has ended."""
         tp = _place(message)
         error, offset = message.error(), message.offset()
         if error is not None and error.name() != _END:
@@ -106,7 +106,7 @@ class RangeReader:
             del remaining[tp]
 
     def _note(self, error: Answer) -> None:
-        """Record a connection's error, but not a group's: this reader does not use the group."""
+        """Record an error of a connection, but none of a group, as this reader uses no group."""
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
 
@@ -124,9 +124,10 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """Return the time of the first committed record at or after each offset, in ms since 1970.
 
-    For an offset at the log's stable end, the result has the time of the last record within the
-    1,000 offsets before it. The result lacks partitions that have no record within 1,000 offsets,
-    or that no longer exist. Raises KafkaError; each of a few steps takes `timeout` seconds at most.
+    For an offset at the log's last stable offset, the result has the time of the last record within
+    the 1,000 offsets before that. The result lacks partitions that have no record within 1,000
+    offsets, or that no longer exist. Raises KafkaError; each of a few steps takes `timeout` seconds
+    at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)

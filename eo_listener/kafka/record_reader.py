@@ -1,6 +1,6 @@
-"""Reads which records a consumer sees, for a proof; reads all of them and keeps none.
+"""Reads, for a proof, which offsets have records that a consumer sees; keeps no record.
 
-Only separate commands use it: it asks the AdminClient for topic settings, and fetches records.
+Only commands use it, no driver: it asks the AdminClient for topic settings, and fetches records.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of records in `ranges`, and possibly of others. Raises KafkaError."""
+        """Return the offsets of records in `ranges`, and perhaps of others. Raises KafkaError."""
         consumer = self._consumer(committed=committed)
         offsets: list[OffsetRange] = []
         for part in _merge(ranges):
@@ -113,7 +113,7 @@ class RecordReader:
                 yield offset
 
     def _is_compacted(self, topic: str) -> bool | None:
-        """Return True if single records may be deleted; None if Kafka does not report it."""
+        """Return True if compaction may delete records, None if Kafka does not report that."""
         try:
             errors = self._connection_errors
             return "compact" in cleanup_policy(self._admin, topic, self._timeout, errors)
@@ -131,7 +131,7 @@ class RecordReader:
 
 
 def _merge(ranges: Intervals) -> Iterator[OffsetRange]:
-    """Yield the ranges to read, and join those that are near each other."""
+    """Yield the ranges to read, after joining ranges that are near each other."""
     merged: OffsetRange | None = None
     for part in ranges:
         if merged is not None and part.start - merged.until <= _NEAR:

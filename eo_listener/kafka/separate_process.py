@@ -1,6 +1,7 @@
 """A separate process for calls that may end the process that makes them.
 
-librdkafka's requests for groups sometimes end it while a broker restarts (see `eo_listener.kafka`).
+librdkafka's requests for groups sometimes end their process while a broker restarts (see
+`eo_listener.kafka`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _T = TypeVar("_T")
 
 
 class SeparateProcess:
-    """A process that starts with the first call, and again with the first call after it has ended.
+    """Makes calls in a process that it starts if needed: at first, and after the process has ended.
 
-    Only one thread may use it, but any thread may call `close`. `pid` is None while it does not
-    run.
+    Only one thread may use it, but any thread may call `close`. `pid` is None while the process
+    does not run.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class SeparateProcess:
     def call(
         self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
     ) -> _T:
-        """Call `function` in the process; function, arguments and answer are pickled.
+        """Call `function` in the process, and return its answer; all these are pickled.
 
         Raises BrokenProcessPool if the process has ended or was closed. After `timeout` seconds,
         ends the process and raises concurrent.futures.TimeoutError.

@@ -1,7 +1,8 @@
-"""Commits to consumer groups as an outsider: no member, no subscription (KIP-396 semantics).
+"""Commits to consumer groups as an outsider, who is no member and has no subscription (KIP-396).
 
-All stores that use librdkafka share the base class in this module: a client for each group, of
-which a limited number stays open, and an `Ownership`, which knows if the group was taken over.
+All stores that use librdkafka share the base class in this module. It has for each group a client,
+of which a limited number stays open, and an `Ownership`, which knows if another driver has taken
+over the group.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LIMIT = 128  # clients kept open on one cluster; each has two connections and fo
 
 
 class Ownership:
-    """The commits that a group should hold, if no other driver has taken it over.
+    """The positions that a group should hold if no other driver has taken it over.
 
     Joining with the fixed instance id, or opening the producer, fences the previous owner. At
     start-up this is intended: a new driver replaces the old one. When a client is reopened later,
@@ -44,8 +45,8 @@ class Ownership:
     group, and continues only if it committed every offset itself. This object lives as long as the
     store: it outlives the clients, which are closed when there are too many of them.
 
-    It cannot see a successor that has joined but not committed yet: a few milliseconds. It does
-    no input or output itself.
+    It cannot see a newer driver that has joined but not committed yet: for a few milliseconds. It
+    does no input or output itself.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class Ownership:
             self._unconfirmed[tp].discard(position)
 
     def foreign(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
-        """Return a partition whose offset in the group this store has neither sent nor found.
+        """Return a partition whose offset in the group this store has neither sent nor found there.
 
         A partition without an offset does not count: offsets expire, and vanish with their topic.
         """
@@ -91,7 +92,7 @@ class Ownership:
         return None
 
     def compare(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Record the group as lost if it holds foreign offsets."""
+        """Record the group as lost if `positions`, read from the group, are foreign."""
         foreign = self.foreign(positions)
         if foreign is not None:
             self.loss = f"{foreign} holds offsets that this committer did not send"
@@ -123,7 +124,7 @@ class PooledClient(Protocol):
         """Return the group's offsets."""
 
     def poll(self) -> None:
-        """Serve the client's callbacks, and return at once."""
+        """Run the client's waiting callbacks, and return at once."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -135,7 +136,8 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 class PooledGroupStore:
     """Base class of the stores: the logs of a cluster, and a client for each of its groups.
 
-    It opens a client at its first use; beyond `LIMIT` it closes the clients used longest ago.
+    The store opens a client when its group is first used; if there are more than `LIMIT` clients,
+    it closes those used longest ago.
     """
 
     def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
@@ -155,7 +157,7 @@ class PooledGroupStore:
     def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
     ) -> GroupSnapshot:
-        """Read where the group and the logs of `partitions` stand. Raises KafkaError.
+        """Read the group's offsets and the logs of `partitions`. Raises KafkaError.
 
         Stores that fence take the group over first: otherwise a commit of an older driver could
         arrive after the snapshot.
@@ -165,7 +167,7 @@ class PooledGroupStore:
         return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
-        """Serve the clients' callbacks: otherwise they pile up, and a member is taken for hung."""
+        """Run the clients' waiting callbacks; else they pile up, and a member counts as hung."""
         for client in self._clients.values():
             client.poll()
         self._logs.poll()
@@ -173,7 +175,7 @@ class PooledGroupStore:
     def close(self) -> None:
         """Close all connections; wait some seconds for an unanswered commit.
 
-        The group keeps a member's place until its session has ended.
+        The group keeps a member's place until the member's session has ended.
         """
         while self._clients:
             self._clients.popitem()[1].close()
@@ -191,7 +193,7 @@ class PooledGroupStore:
         return client
 
     def _close_idle(self) -> None:
-        """Close the clients used longest ago, down to `LIMIT`, but none with an open request."""
+        """Close the clients used longest ago until `LIMIT` remain, but no client that is busy."""
         surplus = len(self._clients) - LIMIT
         idle = [group for group, client in self._clients.items() if not client.busy]
         for group in idle[: max(0, surplus)]:
@@ -203,8 +205,11 @@ class PooledGroupStore:
 _STEPS = (0.0002, 0.05)
 _EARLY: Final = 0.05  # seconds by which librdkafka may give up before its time
 _SETTLE: Final = 2.0
-"""Seconds to wait for the end of a transaction on the group. It ends some milliseconds after its
-producer has the answer; the transaction of a killed driver lasts as long as its time-out."""
+"""Seconds to wait for the end of a transaction that commits offsets to the group.
+
+Such a transaction ends some milliseconds after its producer has the answer; that of a killed driver
+lasts as long as its time-out.
+"""
 
 
 class GroupClient:
@@ -262,10 +267,10 @@ class GroupClient:
         }
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; wait 2 s at most for transactions on it. Raises KafkaError.
+        """Return the group's offsets; wait 2 s at most for open transactions. Raises KafkaError.
 
-        Without the wait, the store would not see what a sink has just committed, and would commit
-        it again.
+        Without the wait, the store would not see the offsets that a sink has just committed, and
+        would commit them again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:
@@ -279,7 +284,7 @@ class GroupClient:
         return offsets
 
     def poll(self) -> None:
-        """Serve callbacks."""
+        """Run librdkafka's waiting callbacks."""
         self.client.poll()
 
     def close(self) -> None:
@@ -304,8 +309,8 @@ class GroupClient:
 class SimpleGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
-    Keeps one client for each group, opened at its first use. Kafka refuses the commits
-    (UNKNOWN_MEMBER_ID) while the group has members.
+    The store keeps one client for each group, and opens it at its first use. Kafka refuses commits
+    (UNKNOWN_MEMBER_ID) while a group has members.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

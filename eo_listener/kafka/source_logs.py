@@ -39,7 +39,7 @@ class SourceLogs:
     """Reads log starts, log ends and topic ids, with one client per cluster, kept until `close`.
 
     `kafka` holds librdkafka properties that override the source's options. Only one thread may use
-    it at a time; a forked process opens clients of its own.
+    the object at a time; a forked process opens clients of its own.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class SourceLogs:
     def snapshot(
         self, options: Mapping[str, str], partitions: Collection[TopicPartition]
     ) -> GroupSnapshot:
-        """Read a snapshot of a source's logs; `options` are its reader's, keys in lower case.
+        """Read a snapshot of a source's logs; `options` are the reader's, with keys in lower case.
 
-        Waits `timeout` seconds for an unreachable Kafka or leader. Raises KafkaError after that, or
-        at once for a refusal, and SettingsError for options that lead to no cluster.
+        Waits `timeout` seconds for an unreachable Kafka or leader. Raises KafkaError after that
+        time, or at once if Kafka refuses, and SettingsError for options that lead to no cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._timeout

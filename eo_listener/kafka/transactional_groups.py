@@ -1,4 +1,4 @@
-"""Commits to consumer groups in transactions, which fence an older driver."""
+"""Commits to consumer groups in transactions, so that a new driver fences an older one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _STUCK = 10.0  # seconds that a producer may stay silent although its group can 
 class TransactionalGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
-    Each group has a producer with a `transactional.id` of its own, always the same. Its first use
-    fences the previous producer, which gets `_FENCED` and never works again. A store that was
-    fenced never fences back: every later call raises the same error.
+    Each group has a producer with a `transactional.id` of its own, which never changes. The first
+    use of a producer fences the previous producer of the id, which gets `_FENCED` and never works
+    again. A store that was fenced never fences back: every later call raises the same error.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class _Transactions:
     def commit(
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit all in one transaction; if it fails for some partitions, commit without them."""
+        """Commit all positions in one transaction; if some partitions fail, commit the others."""
         try:
             self.transact(positions, deadline)
         except KafkaError as error:
@@ -72,7 +72,7 @@ class _Transactions:
         return dict.fromkeys(positions)
 
     def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
-        """Commit all or nothing. Raises KafkaError; after `_TIMED_OUT` the outcome is unknown."""
+        """Commit all positions or none. Raises KafkaError; `_TIMED_OUT`: its outcome is unknown."""
         producer = self._ready(deadline)
         producer.start(positions, self._membership, deadline)
         if not producer.wait(deadline):
@@ -82,7 +82,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take over the group, unless that was done or the group is lost; return its offsets."""
+        """Take over the group, unless it is already taken over or lost; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -130,7 +130,7 @@ class _Transactions:
         return answer
 
     def _ready(self, deadline: float) -> OffsetProducer:
-        """Return a producer with nothing in progress; a new one if the last has become unusable."""
+        """Return a producer with no call in progress; open a new one if the last is unusable."""
         self._require_not_lost()
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
@@ -181,7 +181,7 @@ class _Transactions:
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
-        """Wait for a call that has not returned; give up its producer if the call is stuck.
+        """Wait for a call that has not returned; if it is stuck, give up the producer.
 
         While Kafka is unreachable, the call rightly does not return. So the producer is given up
         only if the group could be read for a while, and the call has still not returned.

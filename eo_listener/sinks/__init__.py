@@ -8,17 +8,18 @@ from Spark.
 
 Rows on the driver (`arrow_rows`, `fetch_plan`):
 
-- A task's rows come to the driver's JVM as a whole. So the sinks cut a batch into tasks by its
-  planned rows, and by the size of the rows of the previous batch.
-- `toLocalIterator` runs two tasks at a time, on a cluster of any size. So with more than two cores
-  one job computes all tasks, and the executors keep Arrow's messages until the driver reads them,
-  a few tasks at a time. `fetch_plan` decides this, without Spark.
+- Spark hands all rows of a task to the driver's JVM at once. So the sinks cut a batch into tasks by
+  its planned rows, and by the size of the rows of the previous batch.
+- `toLocalIterator` runs only two tasks at a time, however large the cluster is. So with more than
+  two cores one job computes all tasks, and the executors keep Arrow's messages until the driver
+  reads them, a few tasks at a time. `fetch_plan` decides which way a batch takes, without a call to
+  Spark.
 - The sinks cut a batch by the rows' positions. Spark's round robin sorts rows by their content: if
   an executor is lost midway, rows that are computed again would fall into tasks that the driver
   has already read (seen: 6,665 of 60,000 rows lost with a UDF that gives random ids, while the
   ledger moved).
 - If the user's DataFrame has a shuffle, or Spark calls it nondeterministic, one job computes it and
   keeps the rows, and the driver reads them with their lineage cut (`localCheckpoint`): a lost part
-  is an error. The same goes for a frame that the sinks have cut and that is kept. Any other frame
-  is kept by `persist`, and Spark computes a lost part again.
+  is an error. The sinks keep the rows of a frame that they have cut in the same way. They keep any
+  other frame by `persist`, and Spark computes a lost part again.
 """

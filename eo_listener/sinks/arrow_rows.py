@@ -1,17 +1,19 @@
 """The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
 
-Spark hands a task's rows to the driver as a whole. So `stream` first cuts a frame whose tasks are
-planned larger than `task_rows` into more tasks, and the driver reads few tasks at a time.
+Spark hands all rows of a task to the driver at once. So if the plan of a batch has more than
+`task_rows` rows for a task, `stream` first cuts the frame into more tasks, and the driver reads few
+tasks at a time.
 
 All cores still compute tasks: one job keeps the rows on the executors until the driver reads them.
 With at most two cores or two tasks, Spark's own iterator is as fast: it computes one task while the
 driver reads another.
 
 Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
-its part of a shuffle again, and forgets that the driver has read rows of the old part: rows that
-come in a different order the second time are lost or doubled. So `stream` cuts rows by their
-position, not by their values, and has a frame with a user's shuffle computed only once: if a kept
-part of it is lost too, the batch must be written again, from its beginning.
+that executor's part of a shuffle again, but the driver has already read rows of the old part: if
+the rows come in a different order the second time, some are lost and others doubled. So `stream`
+cuts rows by their position, not by their values, and has Spark compute a frame with a user's
+shuffle only once, and keep its rows: if a kept part is lost, the sink must write the batch again,
+from its beginning.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage 
 
 
 class TooManyBytesError(SinkError):
-    """A task, or a batch fetched at once, has more rows than Spark transfers to the driver."""
+    """A task, or a batch fetched at once, has more bytes than Spark transfers to the driver."""
 
 
 def stream(
@@ -56,7 +58,7 @@ def stream(
     task_rows: int = TASK_ROWS,
     at_once: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of the DataFrame `frame` as record batches with its columns.
+    """Yield the rows of the DataFrame `frame` as record batches with the columns of `frame`.
 
     Timestamps are in UTC. Cutting the frame loses the order of rows. With `at_once`, one job
     fetches all rows together. Close the iterator if you do not read it to its end. Raises
@@ -124,7 +126,7 @@ def _cores(frame: Any) -> int | None:
 
 
 def _may_change(frame: Any) -> bool:
-    """Return True if computing a part again may change its rows, or move rows to other tasks."""
+    """Return True if computing a part again may change its rows, or move them to other tasks."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
     return (
         not execution.optimizedPlan().deterministic()
@@ -145,7 +147,7 @@ def _cut(frame: Any, tasks: int) -> Any:
 
 
 def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the record batches as the server sends them, cast from the session's time zone."""
+    """Yield the record batches that the Spark Connect server sends, with timestamps cast to UTC."""
     plan, client = frame._plan, frame._session.client  # noqa: SLF001  # its public methods return everything at once, or rows
     arguments = (plan.to_proto(client), getattr(plan, "observations", None))
     for part in client.to_table_as_iterator(*arguments[: 1 if arguments[1] is None else 2]):
@@ -202,7 +204,7 @@ def rows_lost(problem: str) -> RetriableSinkError:
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
-    """Yield the kept messages in order; fetch several tasks at a time if they are small."""
+    """Yield the kept messages of all tasks in order; fetch several small tasks together."""
     # Only a context's runJob can read a part of an RDD, and it would have a Python worker
     # process every row first: here there is nothing to process.
     rdd.mapPartitions = lambda _: rdd
@@ -235,7 +237,7 @@ class TaskSize:
         self._last: int | None = None  # bytes
 
     def stream(self, frame: Any, plan: PlannedBatch) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of `frame` as the function `stream` does, and learn their size.
+        """Yield the rows of `frame` as the function `stream` does, and adapt `rows` to their size.
 
         Raises the errors of `stream`, and RetriableSinkError if smaller tasks may help but some
         rows have already been yielded.
@@ -269,7 +271,7 @@ class TaskSize:
         return is_small and is_bounded and planned_rows(plan) <= self.rows
 
     def learn(self, planned: int, size: int) -> None:
-        """Set `rows` for the next batch, after `planned` offsets have become `size` bytes."""
+        """Set `rows` for the next batch, after a batch of `planned` offsets had `size` bytes."""
         self._last = size
         if planned >= self._sample:
             self.rows = max(1, min(self._most, TASK_BYTES * planned // max(size, 1)))

@@ -36,7 +36,7 @@ _REASONS = 1000  # how many different reasons are counted: each row may have a r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be written, and its source offset: None if the frame lacks it.
+    """A row that could not be written, with its source offset, or None if the frame lacks that.
 
     `row` is the row as a JSON object, in the format of `json_text`. `redacted` is the reason
     without values of the row, which may go into logs; if it is None, `reason` may go into logs.
@@ -285,10 +285,10 @@ def _listed(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """The most dead letters that a transaction may have: a number, or a share of rows as a float.
+    """The most dead letters that a transaction may have: a number, or a share of its rows.
 
-    Dead letters are for single rows. If most of a batch is refused, something else has changed: a
-    column of the table, a producer, a setting. Then the query must stop.
+    A share is a float. Dead letters are for single rows. If most of a batch is refused, something
+    else has changed: a column of the table, a producer, a setting. Then the query must stop.
     """
 
     most: int | float  # an int is a number of rows, a float a share

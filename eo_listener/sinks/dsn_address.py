@@ -15,7 +15,7 @@ _NO_SECRETS: Final = frozenset(
 
 
 def shown_dsn(dsn: str) -> str:
-    """Return the dsn without secrets; `postgresql://...` if it is not a URI, or has a fragment."""
+    """Return `dsn` without secrets, or `postgresql://...` if it is not a URI or has a fragment."""
     parts = urlsplit(dsn)
     if "://" not in dsn or parts.fragment:
         return "postgresql://..."

@@ -19,12 +19,13 @@ _GROWTH = 4
 
 
 class Fetch(Enum):
-    """The way in which Spark runs tasks for the driver, and when their rows come.
+    """The way in which Spark runs the tasks of a batch, and in which their rows reach the driver.
 
-    AT_ONCE is one job, whose rows come together. PAIRWISE is a job for each task, two at a time:
-    the driver reads one while Spark computes the next. KEPT is one job for all tasks, whose rows
-    stay on the executors until the driver reads them, some tasks at a time. PINNED is the same as
-    KEPT, but Spark does not compute lost rows again.
+    With AT_ONCE, one job runs all tasks, and all rows reach the driver together. With PAIRWISE,
+    each task is a job, and two jobs run at a time: the driver reads the rows of one while Spark
+    computes the next. With KEPT, one job runs all tasks, and their rows stay on the executors until
+    the driver reads them, some tasks at a time. PINNED differs from KEPT in one point: Spark does
+    not compute lost rows again.
     """
 
     AT_ONCE = "at once"
@@ -36,11 +37,11 @@ class Fetch(Enum):
 def choose_fetch(
     *, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool
 ) -> Fetch:
-    """Choose how to fetch a batch. `cores` is the number of tasks that run at the same time.
+    """Choose how the driver fetches a batch.
 
-    `cores` is None if unknown or if it may change. `may_change` is True if a second computation may
-    yield different rows, or move rows to different tasks; `is_cut` is True if eo_listener's own
-    shuffle precedes the tasks.
+    `cores` is the number of tasks that run at the same time, or None if it is unknown or may
+    change. `may_change` is True if a second computation may yield different rows, or move rows to
+    different tasks; `is_cut` is True if eo_listener's own shuffle precedes the tasks.
     """
     if at_once:
         return Fetch.AT_ONCE
@@ -52,7 +53,7 @@ def choose_fetch(
 
 
 def next_count(count: int, size: int, limit: int = 0) -> int:
-    """Return how many tasks to read together next, after `count` tasks had `size` bytes.
+    """Return how many tasks the driver reads together next, after `count` tasks had `size` bytes.
 
     `limit` is Spark's own limit in bytes, or 0 if there is none; half of it stays free for tasks
     with more bytes.
@@ -62,7 +63,7 @@ def next_count(count: int, size: int, limit: int = 0) -> int:
 
 
 def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks to cut a frame of `partitions` partitions, or None for no cut.
+    """Return into how many tasks to cut a frame with `partitions` partitions, or None to leave it.
 
     A task may read a whole Kafka partition or, after a shuffle, a share of all partitions.
     """

@@ -1,4 +1,4 @@
-"""Detects that another driver has written to a ledger; one error text for all sinks. No I/O."""
+"""Detects that another driver has written to a ledger, and makes the error for it. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN: Final = 3
 def foreign_writer(
     label: str, entry: Entry, reason: str, partitions: Collection[TopicPartition]
 ) -> ForeignWriterError:
-    """Return the error for `entry`, of which the sink `label` has written nothing."""
+    """Return the error that another driver uses the ledger, so `label` did not write `entry`."""
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {reason}",
         ranges={tp: entry.moves[tp].range for tp in partitions},
@@ -40,7 +40,7 @@ def ledger_changed(
 ) -> ForeignWriterError:
     """Return the error that names those `heads` of the ledger that `entry` did not expect.
 
-    `moved_at` has the times of the heads' last moves, if the store keeps them.
+    `moved_at` has the time at which each head was last moved, if the store keeps these times.
     """
     # If the store refused the entry only at its end, the entry has moved all other heads itself:
     # the error does not name them.

@@ -15,9 +15,9 @@ import pyarrow as pa
 def json_text(value: Any, kind: pa.DataType) -> str:
     """Return `value`, as `to_pylist` returns it for a column of type `kind`, as JSON.
 
-    A struct becomes an object, and so does a map, its keys as text. Bytes become base64, decimals
-    texts (readers would take a JSON number for a float), dates and times ISO 8601, NaN and
-    infinities texts.
+    A struct becomes a JSON object, and so does a map, with its keys as texts. Bytes become base64;
+    decimals become texts, since readers would take a JSON number for a float; dates and times
+    become ISO 8601; NaN and infinities become texts.
     """
     return json.dumps(_plain(value, kind), ensure_ascii=False, separators=(",", ":"))
 
@@ -34,7 +34,7 @@ def json_row(row: pa.RecordBatch) -> str:
 
 
 def _escaped(column: pa.Array) -> str:
-    """Return a text that is not UTF-8 with its bytes escaped, or a date or time as a number."""
+    """Return as text the only value of `column`, which Python cannot read otherwise."""
     if pa.types.is_temporal(column.type):
         return f"{column[0].value} since 1970 ({column.type})"
     if pa.types.is_nested(column.type):
@@ -57,7 +57,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def json_scalar(value: Any) -> Any:
-    """Return a value that is not nested in the form that `json_text` describes."""
+    """Return a value that is not nested, in the form that `json_text` gives it within JSON."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date):  # a datetime too

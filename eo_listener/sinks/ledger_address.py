@@ -59,7 +59,7 @@ class LedgerAddress:
 
     @property
     def shown(self) -> str:
-        """The address as a command takes it, without a password."""
+        """The address in the form in which a command takes it, without a password."""
         if self.store is LedgerStore.KAFKA:
             cluster = "" if self.servers is None else f"//{self.servers}/"
             return f"kafka:{cluster}{self.place}"
@@ -98,11 +98,13 @@ class LedgerAddress:
         query: str | None = None,
         counts_rows: bool = False,
     ) -> LedgerReader:
-        """Return the ledger's reader; `properties` are the Kafka client's, including the servers.
+        """Return the ledger's reader.
 
-        `spark` reads a table. With `query`, another query's ledger in a table has no heads if the
-        reader cannot determine it; with `counts_rows`, the history of a table goes further back.
-        Raises SettingsError, and MissingExtraError if the store's package is not installed.
+        `properties` are the Kafka client's, including the servers; `spark` is needed only for a
+        ledger in a table. If `query` is given and the reader cannot determine the ledger of a
+        different query in the table, it returns that ledger without heads. With `counts_rows`, the
+        reader reads more batches of the table's history. Raises SettingsError, and
+        MissingExtraError if the store's package is not installed.
         """
         loaded: Callable[..., LedgerReader] = self._loaded("Reader")
         if self.in_table:
@@ -137,8 +139,8 @@ class LedgerAddress:
     ) -> LedgerRepair:
         """Return the repair of this ledger. Raises as `open` does.
 
-        `java` queries Kafka's coordinators for transactions; if it is None, `no_java` is the
-        reason.
+        `java` asks Kafka's coordinators about transactions; if it is None, `no_java` is the reason
+        why there is no Java for that.
         """
         loaded: Callable[..., LedgerRepair] = self._loaded("Repair")
         if self.in_table:

@@ -65,7 +65,8 @@ class LedgerRepair(Protocol):
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Return signs that a sink with this key is at work, if the store shows any.
 
-        A repair calls it before and after the seconds in which the ledger must not change.
+        A repair calls this method before and after the time in which it watches the ledger for
+        changes.
         """
         ...
 
@@ -90,9 +91,9 @@ class LedgerRepair(Protocol):
 
 
 def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:
-    """Return the only ledger of `sink` and `query`. Raises SettingsError, which names candidates.
+    """Return the key of the only ledger of `sink` and `query`; None matches any name.
 
-    If `sink` or `query` is None, it matches any.
+    Raises SettingsError if there is no such ledger, or several; the error names the candidates.
     """
     matching = [
         key
@@ -155,7 +156,7 @@ def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
 def plan_acceptance(
     heads: Heads, key: LedgerKey, tp: TopicPartition, gap: OffsetRange, *, run_id: str
 ) -> Entry:
-    """Plan to accept that the offsets of `gap` are not in the sink. Raises SettingsError.
+    """Plan to accept that the offsets of `gap` are missing in the sink. Raises SettingsError.
 
     The head keeps its batch and query, so the sink still recognises a replay of that batch.
     """
@@ -196,7 +197,7 @@ def plan_acceptance(
 
 
 def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
-    """Raise InUseError if a ledger's heads alone do not describe its table."""
+    """Raise InUseError if the heads of `ledger` alone do not describe what its table has."""
     if ledger.unfinished_batch is not None:
         raise InUseError(
             f"batch {ledger.unfinished_batch} of query {ledger.key.query!r} was begun in {label} "
@@ -226,7 +227,7 @@ def running(problem: str) -> InUseError:
 
 
 def refuse_changed(label: str, rename: Rename, *, old: Heads, new: Heads) -> None:
-    """Raise InUseError if `old`'s heads have changed, or the new name now has heads (`new`)."""
+    """Raise InUseError if the heads of the old name have changed, or the new name now has heads."""
     refuse_moved(label, rename.heads, old)
     if new:
         raise InUseError(
@@ -248,9 +249,9 @@ def commit_to_table(
 ) -> None:
     """Commit a repair of the ledger in a table; try again if other commits came first.
 
-    `service` is what answers to a commit. `other_writers` names the writers that come first; if it
-    is None, the cause is the error's own text. Raises InUseError, OutcomeUnknownError, and any
-    other error of `commit`.
+    `service` names what answers a commit. `other_writers` names the writers that may come first; if
+    it is None, the text of the store's error is the cause that InUseError names. Raises InUseError,
+    OutcomeUnknownError, and any other error of `commit`.
     """
     for tries_left in reversed(range(_TRIES)):
         try:

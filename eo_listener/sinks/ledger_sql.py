@@ -1,8 +1,9 @@
-"""The ledger in a SQL store: its two tables, and every statement on them.
+"""The two tables of the ledger in an SQL store, and every statement on these tables.
 
-Format 1, the same in each store. `eo_ledger` holds the heads, `eo_ledger_history` a row for each
-range; a batch in which all ranges are empty moves heads and leaves no history. Values are always
-parameters; names are quoted, and only the schema's name comes from the user.
+The tables have format 1, the same in each store. `eo_ledger` holds the heads; `eo_ledger_history`
+holds a row for each range of offsets by which a head has moved. A batch in which all ranges are
+empty moves heads, but leaves no history. Values are always parameters; names are quoted, and only
+the schema's name comes from the user.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def quoted(name: str) -> str:
 
 
 def now_text(now: datetime) -> str:
-    """Return `now` as the ledger stores it: texts of equal length, which sort by time."""
+    """Return `now` as the ledger stores it: as a text of fixed length, so texts sort by time."""
     return now.isoformat(timespec="microseconds")
 
 
@@ -114,7 +115,7 @@ class LedgerSql:
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
-        """Select all heads of a sink and query; `read_ledger_row` reads a row of the answer."""
+        """Return the SELECT of a ledger's heads; `read_ledger_row` reads a row of the answer."""
         text = (
             f"SELECT {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
@@ -122,18 +123,18 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def moved_by(self, query_id: str) -> Statement:
-        """Select all heads whose last move is by `query_id`; `moved_heads` reads the answer."""
+        """Return the SELECT of heads that `query_id` moved last; `moved_heads` reads the answer."""
         every = self.all_heads().text
         return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
     def all_heads(self) -> Statement:
-        """Select the heads of every sink and query; `stored_ledgers` reads the answer."""
+        """Return the SELECT of all ledgers' heads; `stored_ledgers` reads the answer."""
         return Statement(
             f"SELECT sink, query, {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)}"
         )
 
     def applied_batches(self, sink: str, query: str) -> Statement:
-        """Select the history of a sink and query, each partition's in the order of offsets.
+        """Return the SELECT of a ledger's history, each partition's in the order of offsets.
 
         `read_applied_batch` reads a row of the answer.
         """
@@ -145,7 +146,7 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def insert(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Insert the heads that `entry` expects to be missing."""
+        """Return the INSERT of the heads that `entry` expects to be missing."""
         text = (
             f"INSERT INTO {self.table(HEADS)} (next_offset, start_offset, topic_id, batch_id, "
             'query_id, run_id, moved_at, format, sink, query, topic, "partition") '
@@ -159,7 +160,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def move(self, sink: str, entry: Entry, now: datetime) -> Many:
-        """Update the heads that `entry` expects, each only if it has not changed."""
+        """Return the UPDATE of the heads that `entry` expects, each only if it has not changed."""
         fields = ("next_offset", "start_offset", "topic_id", "batch_id", "query_id", "run_id")
         key_fields = ("sink", "query", "topic", '"partition"')
         expected_fields = ("next_offset", "batch_id", "query_id", "run_id")
@@ -179,7 +180,10 @@ class LedgerSql:
         return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Insert each move that has a `verdict`; `rows` is the number of rows of the batch."""
+        """Return the INSERT into the history of each move in `entry` that has a `verdict`.
+
+        `rows` is the number of rows of the batch.
+        """
         batch = (entry.batch_id, entry.query_id, entry.run_id, rows)
         history = [
             (
@@ -192,12 +196,12 @@ class LedgerSql:
         return Many(self._history_insert(), history)
 
     def prune(self, sink: str, entry: Entry, batches: int = KEPT_BATCHES) -> Statement | None:
-        """Delete the history except for at least the newest `batches`; None if not yet due.
+        """Return the DELETE of history before the newest `batches`, or None if not yet due.
 
-        The beginning of a partition, accepted gaps, and earlier names of a ledger stay forever:
-        nothing else records them. The statement orders batches by time, since batch ids begin again
-        with each new checkpoint, and counts them by rows: a batch has at most one row per head, in
-        one transaction or in one for each partition.
+        It may keep more batches. The beginning of a partition, accepted gaps, and earlier names of
+        a ledger stay forever: nothing else records them. The statement orders batches by time,
+        since batch ids begin again with each new checkpoint, and counts them by rows: a batch has
+        at most one row per head, in one transaction or in one for each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
@@ -213,7 +217,7 @@ class LedgerSql:
         return Statement(text, (*key, *key, batches, *key))
 
     def rename(self, table: str, old: LedgerKey, new: LedgerKey) -> Statement:
-        """Change the sink and query of a ledger's rows in `table`, HEADS or HISTORY."""
+        """Return the UPDATE that gives a ledger's rows in `table`, HEADS or HISTORY, a new key."""
         keys = ("sink", "query")
         text = (
             f"UPDATE {self.table(table)} SET {self._each(keys, ', ')} "
@@ -224,9 +228,9 @@ class LedgerSql:
     def add_rename(
         self, key: LedgerKey, heads: Mapping[TopicPartition, Head], word: str, now: datetime
     ) -> Many:
-        """Insert a history row with an empty range for each renamed head.
+        """Return the INSERT of a history row, with an empty range, for each renamed head.
 
-        `word` is the verdict, and begins with `renamed`.
+        `word` is the row's verdict, and begins with `renamed`.
         """
         rows = [
             (
@@ -267,7 +271,8 @@ class LedgerSql:
 def verdict(move: Move) -> str | None:
     """Return the verdict that the history records for a move, None if it records no row.
 
-    A move with an empty range has a verdict if it creates the head: the partition begins there.
+    A move with an empty range has a verdict only if it creates the head: the row then shows where
+    the partition begins.
     """
     if move.gap is not None:
         return GAP_ACCEPTED

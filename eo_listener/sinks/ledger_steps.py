@@ -19,17 +19,17 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads
 
 BATCHES_READ: Final = 100
-"""How many of the newest batches a reader of the history reads: each may be a file."""
+"""How many of the newest batches a reader of the history reads at most: each may be a file."""
 BATCHES_COUNTED: Final = 2_000
-"""The same number for a command that counts rows: gaps of older batches count as unknown."""
+"""How many of the newest batches a command that counts rows reads; it calls older gaps unknown."""
 _ENTRIES: Final = 200_000  # heads of all these batches together, some 300 bytes each
 
 
 class LedgerStep(NamedTuple):
-    """The heads in the ledger after a batch, and `before` it, None if those are no longer known.
+    """The heads in the ledger after a batch, and the heads `before` it, None if no longer known.
 
-    `rows` is how many rows the batch changed, None if the table does not record it; `at` is the
-    time in milliseconds since 1970. A repair that changed no head has a `verdict`.
+    `rows` is how many rows the batch changed, or None if the table does not record it; `at` is the
+    time of its commit in milliseconds since 1970. A repair that changed no head has a `verdict`.
     """
 
     heads: Heads
@@ -40,7 +40,7 @@ class LedgerStep(NamedTuple):
 
 
 def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerStep]:
-    """Yield the first `batches` of `steps`, or fewer if they have very many heads."""
+    """Yield the first steps, at most `batches`, or fewer if the steps have very many heads."""
     heads = 0
     for number, step in enumerate(islice(steps, batches)):
         heads += len(step.heads)
@@ -50,9 +50,9 @@ def newest_steps(steps: Iterable[LedgerStep], batches: int) -> Iterator[LedgerSt
 
 
 def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
-    """Return the batches that `steps` applied, by partition and the oldest first.
+    """Return the batches that `steps` applied, sorted by partition, then from oldest to newest.
 
-    `steps` come with the newest first.
+    `steps` must be sorted from newest to oldest.
     """
     batches = [batch for step in steps for batch in _applied(step)]
     batches.reverse()
@@ -62,8 +62,8 @@ def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
 def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
     """Return when each head of the newest of `steps` was moved to its offset, if known.
 
-    `steps` come with the newest first. The function takes only as many steps as it needs, and at
-    most BATCHES_READ.
+    `steps` must be sorted from newest to oldest. The function takes only as many steps as it needs,
+    and at most BATCHES_READ.
     """
     times: dict[TopicPartition, str] = {}
     heads: Heads = {}

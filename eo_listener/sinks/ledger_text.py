@@ -1,4 +1,4 @@
-"""The ledger of one sink and query as a text, for the metadata of the commit with the rows. No I/O.
+"""The ledger of one sink and query as a text, which the commit with the rows carries. No I/O.
 
 Format 1, JSON in ASCII. Iceberg keeps it in the summary of a snapshot, Delta in the `userMetadata`
 of a commit. It always has all heads, since the previous commit can be deleted at any time.
@@ -34,10 +34,10 @@ class LedgerText:
         return LedgerText(self.query, self.number + 1, {**self.heads, **moved})
 
     def encode(self) -> str:
-        """Return the ledger as a text, which is the same for equal ledgers.
+        """Return the ledger as a text; equal ledgers have equal texts.
 
-        It has about 20 bytes per partition, and 100 for each topic and for each batch that was the
-        last to move a head.
+        The text has about 20 bytes for each partition, and about 100 for each topic and for each
+        batch that was the last to move a head.
         """
         movers = Movers()
         rows: defaultdict[str, list[list[int]]] = defaultdict(list)
@@ -56,7 +56,7 @@ class LedgerText:
 
     @classmethod
     def query_of(cls, text: str) -> str:
-        """Return the name of the query of a ledger's text; read no heads. Raises FormatError."""
+        """Return the name of the query in a ledger's text; read no heads. Raises FormatError."""
         query = _parsed(text)["query"]
         if not isinstance(query, str):
             raise _foreign("it lacks the name of a query")
@@ -113,7 +113,7 @@ class Mover(NamedTuple):
 
 
 class Movers:
-    """Collects the movers of the heads that are written together, each once."""
+    """Collects the movers of the heads that are written together, without duplicates."""
 
     def __init__(self) -> None:
         self._numbers: dict[Mover, int] = {}

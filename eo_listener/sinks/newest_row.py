@@ -1,4 +1,4 @@
-"""Decides which row with a key is the newest, by one rule for every SQL store. No I/O.
+"""Decides which of the rows with a key is the newest, by one rule for every SQL store. No I/O.
 
 If the user has named a version column, the greater version wins. If versions are equal, or there is
 no version column, the greater offset wins, provided that both rows come from the same partition.
@@ -18,7 +18,7 @@ from eo_listener.offsets import TopicPartition
 
 ORIGIN: Final = ("topic", "partition", "offset")
 STAGED_ORIGIN: Final = ("eo_topic", "eo_partition", "eo_offset")
-"""The columns with the source offset of staged rows, in Kafka's types, whatever the table has."""
+"""The columns with topic, partition and offset of staged rows, always in Kafka's types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Newest:
         return f"({self.unordered()} AND CASE {cases} ELSE 0 END = 1)"
 
     def unordered(self) -> str:
-        """Return the SQL condition that a row is tied, or would be if its values differed."""
+        """Return the SQL condition that a row is tied, or would be tied if its values differed."""
         window = f"OVER (PARTITION BY {', '.join(self._among)})"
         several = f"count(*) {window} > 1"
         if not self.traced:
@@ -98,12 +98,12 @@ class TwoRows:
     def same_version(self) -> str:
         """Return the condition that both rows have the same version.
 
-        Call it only if there is a version column.
+        Call this method only if there is a version column.
         """
         return self._equal((self.version or "",))
 
     def same_partition(self) -> str:
-        """Return the condition that both rows are from one partition, so offsets order them."""
+        """Return the condition that both rows are from one partition, whose offsets order them."""
         return self._equal(ORIGIN[:2])
 
     def unknown(self) -> str:
@@ -113,8 +113,9 @@ class TwoRows:
     def newer(self) -> str:
         """Return the condition that the batch's row replaces the table's row.
 
-        If the versions are equal and both rows have topic, partition and offset, it replaces only a
-        row from the same partition whose offset is not greater.
+        If the versions are equal and both rows have topic, partition and offset, the batch's row
+        replaces the table's row only if both are from the same partition and the table's offset is
+        not greater.
         """
         if self.version is None:
             return "true"
@@ -131,16 +132,17 @@ class TwoRows:
 
 
 def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
-    """Return `columns`; if `traced`, without topic, partition and offset."""
+    """Return `columns`, without topic, partition and offset if `traced` is True."""
     return tuple(name for name in columns if not (traced and name in ORIGIN))
 
 
 def tie(
     keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for rows of which none is the newest; `in_table` if one is in the table.
+    """Return the error for tied rows with the same key; `in_table` is True if one is in the table.
 
-    `origin` is topic, partition and offset of one of the rows, None if the rows lack them.
+    `origin` is topic, partition and offset of one of the rows, or None if the rows lack these
+    columns.
     """
     columns = ", ".join([*keys, *([] if version is None else [version])])
     origin_text = ""
@@ -174,9 +176,9 @@ def tie(
 
 
 def require_origin_columns(table: str, existing: Collection[str], columns: Sequence[str]) -> None:
-    """Raise SettingsError if one of `columns` is not `existing`, or the table does not exist.
+    """Raise SettingsError if the table lacks one of `columns`, or does not exist.
 
-    `table` is the name to show; a table that does not exist has no `existing` columns.
+    `table` is the name to show, and `existing` its columns, empty if the table does not exist.
     """
     missing = [name for name in columns if name not in existing]
     if missing:

@@ -19,7 +19,7 @@ _ORDERED: Final = frozenset(
 _UNTYPED: Final = "void"
 _PADDED: Final = re.compile(r"\bchar\(")
 NEW_COLUMNS: Final = "or have the sink add them to the table: new_columns=True"
-"""The part of a `fix` that names another remedy for a column that a table lacks."""
+"""A phrase for the `fix` of an error about a column that a table lacks: a second remedy."""
 
 _KAFKA_TYPES: Final = ("string", "int", "bigint")
 _WIDER: Final = {
@@ -69,7 +69,7 @@ def is_padded(kind: str) -> bool:
 
 
 def is_traced(rows: Columns) -> bool:
-    """Return True if the rows have topic, partition and offset in Kafka's types."""
+    """Return True if `rows` have the columns topic, partition and offset in Kafka's types."""
     return tuple(rows.get(name) for name in ORIGIN) == _KAFKA_TYPES
 
 
@@ -94,8 +94,9 @@ def check_upsert(
     - The rows lack keys or version.
     - Spark does not compare their keys.
     - Their version is not an integer, date or timestamp.
-    - The table would convert their keys or version: two keys could become one there, and a newer
-      row an older one. Each batch would insert a padded key again.
+    - The table would convert their keys or version. Converted, two keys could become equal, and a
+      newer version could become an older one. If the table pads a key, each batch would insert that
+      key again.
     """
     rows = types_of(schema)
     needed = {"keys": keys, "version_column": [] if version is None else [version]}

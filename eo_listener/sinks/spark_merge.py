@@ -1,8 +1,8 @@
 """Picks the newest row of each key of a batch, and writes these rows with Spark's MERGE.
 
-Spark computes the rows once, and keeps them without a lineage: MERGE reads them several times, and
-a second computation can yield different rows. Their columns are named by number, so that none of
-the user's column names conflicts with one of eo_listener's.
+Spark computes the batch's rows once, and keeps them without a lineage: MERGE reads the rows several
+times, and a second computation can yield different rows. The kept columns have numbers as names, so
+that the user's column names cannot conflict with those of eo_listener.
 """
 
 from __future__ import annotations
@@ -67,20 +67,21 @@ class Merge:
 
     @property
     def traced(self) -> bool:
-        """True if the rows have topic, partition and offset."""
+        """True if the batch's rows have the columns topic, partition and offset."""
         return is_traced(self.rows)
 
     @property
     def located(self) -> bool:
-        """True if rows and table have topic, partition and offset."""
+        """True if both the rows and the table have the columns topic, partition and offset."""
         return self.traced and set(ORIGIN) <= set(self.columns)
 
     @contextmanager
     def staged(self, frame: DataFrame) -> Iterator[str]:
-        """Compute the rows of `frame`, and yield the name of a view of them, until the block ends.
+        """Compute the rows of `frame`, and yield the name of their view, which the block may use.
 
-        In the view each row has its place among the rows with its key. Raises SettingsError if the
-        newest row of a key cannot be determined, PoisonRowError for a row without key or version.
+        In the view each row has its place among the rows with the same key. Raises SettingsError if
+        the newest row of a key cannot be determined, PoisonRowError for a row without key or
+        version.
         """
         session, view = frame.sparkSession, f"eo_staged_{uuid4().hex}"
         with keep_as_view(self._placed(frame), view):
@@ -91,7 +92,7 @@ class Merge:
     def check_table(self, session: SparkSession, view: str) -> None:
         """Raise SettingsError if a row in `view` is tied with the table's row of the same key.
 
-        They are tied if their versions are equal and they come from different partitions.
+        Two rows are tied if their versions are equal and they come from different partitions.
         """
         version = self.target.version_column
         if version is None or not self.located:
@@ -180,9 +181,10 @@ class Merge:
             raise tie(self.target.keys, version, origin_or_none, in_table=False)
 
     def _clash(self, view: str, table_types: Columns) -> str:
-        """Return the query for a row that is tied with the table's row of the same key.
+        """Return the query that finds a row of `view` that is tied with the table's row of its key.
 
-        `table_types` are the types of the table, to which the MERGE would convert the row.
+        `table_types` are the types of the table's columns, to which the MERGE would convert the
+        row.
         """
         rows = self._two_rows
         values = self._values()
@@ -250,12 +252,12 @@ def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
 
 
 def _text(values: Sequence[str]) -> str:
-    """Return SQL that joins values into one text: some types, such as maps, cannot be compared."""
+    """Return SQL that joins `values` into a text; some types, such as maps, cannot be compared."""
     named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
     options = ", ".join(f"'{name}', '{value}'" for name, value in EXACT.items())
     return f"to_json(struct({named}), map({options}))"
 
 
 def _ordered(window: str) -> str:
-    """Return `window` with an ORDER BY, which row_number() needs; add any order if it has none."""
+    """Return `window` with an ORDER BY, which row_number() needs; without one, add any order."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

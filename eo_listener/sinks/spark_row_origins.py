@@ -18,12 +18,13 @@ BUCKET: Final = 100_000
 def row_origins(
     frame: DataFrame, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, partition and offset of each row, sorted; rows that lack one come last.
+    """Yield topic, partition and offset of each row, sorted; rows that lack one of them come last.
 
-    Spark sorts the rows, in temporary files if they are many, and sends each run of consecutive
-    offsets as one row. So the result does not grow with the table, but with its gaps. `columns`
-    are the names of the three columns, `table` is for display. A partition or offset that is not a
-    number counts as missing. Raises SettingsError if a column is absent, and JvmError.
+    Spark sorts the rows, in temporary files if they are many, and sends each series of consecutive
+    offsets as one row. So the result does not grow with the table, but with its gaps. `columns` are
+    the names of the three columns, `table` is for display. A partition or offset that is not a
+    number counts as missing. Raises SettingsError if the table lacks one of the columns, and
+    JvmError.
     """
     require_origin_columns(table, frame.columns, columns)
     with asking("count the rows of a table"):
@@ -33,9 +34,9 @@ def row_origins(
 
 
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return a row for each run of consecutive offsets; a repeated offset begins another run.
+    """Return one row for each series of consecutive offsets; a repeated offset begins a new series.
 
-    So the runs, sorted by start and end, have all offsets in order.
+    So the series, sorted by start and end, have all offsets in order.
     """
     from pyspark.sql import Window  # noqa: PLC0415  # no other ledger needs it
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # its usual name; as above

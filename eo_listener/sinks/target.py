@@ -1,4 +1,4 @@
-"""A SQL sink's arguments about its target, and their checks, which all stores share."""
+"""The arguments about the target that all SQL sinks have, and the checks of these arguments."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class Target:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The user's statements, none if `apply` is a function."""
+        """The user's SQL statements; empty if `apply` is a function."""
         return () if self.apply is None or callable(self.apply) else self.apply
 
 
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
-    """Refuse to create a table with a dot in its name: the user probably meant a schema's table."""
+    """Refuse to create a table with a dot in its name: probably a schema is meant before it."""
     before, dot, after = name.rpartition(".")
     if not dot:
         return
@@ -171,8 +171,8 @@ def refuse_dropped(
 ) -> None:
     """Raise SettingsError if a missing table has a ledger that records written offsets.
 
-    A new table would continue in the middle. `heads` are all heads of the sink and query, including
-    partitions of which the batch has no rows.
+    A new table would begin with a later batch, and lack the rows of all earlier ones. `heads` are
+    all heads of the sink and query, including those of partitions from which the batch has no rows.
     """
     ends = ((tp, row.head.range.until) for tp, row in sorted(heads.items()))
     written = [(tp, until) for tp, until in ends if until > 0]

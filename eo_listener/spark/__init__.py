@@ -1,1 +1,1 @@
-"""Everything that deals with Spark: its JVM, its checkpoints, its session."""
+"""The modules that deal with Spark: its JVM, its checkpoints, and its sessions."""

@@ -1,7 +1,7 @@
 """Rows that Spark computes once, and whose lineage is cut.
 
 `persist()` is no copy: Spark drops the rows of a cached frame when a table that its plan reads is
-written, and computes lost rows again. Rows with a cut lineage can be lost, but never change.
+written, and computes lost rows again. Rows whose lineage is cut can be lost, but never change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("eo_listener")
 
 @contextmanager
 def computed_rows(frame: Any) -> Iterator[Any]:
-    """Compute the rows of `frame`, yield them as a frame, and have the executors keep them.
+    """Compute the rows of `frame`, and yield them as a frame; the executors keep them in the block.
 
     Raises SettingsError under Spark Connect 3.5, which has no `localCheckpoint`.
     """
@@ -42,9 +42,9 @@ def computed_rows(frame: Any) -> Iterator[Any]:
 
 @contextmanager
 def cached_rows(frame: Any) -> Iterator[None]:
-    """Cache the rows of `frame`, so that several frames made of it read the source once.
+    """Cache the rows of `frame` in the block, so that frames made of it read the source only once.
 
-    A frame that the user has cached stays cached.
+    A frame that the user has cached stays cached afterwards.
     """
     level = frame.storageLevel
     if level.useMemory or level.useDisk:

@@ -1,4 +1,4 @@
-"""The shim: the path of its jar, and its answers about a running query, over any connection."""
+"""The shim: the path of its jar, and the decoding of its answers about a running query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.offsets import Offsets
 
 
 def jar() -> Path:
-    """Return the path of the jar. Raises UnavailableError if there is not exactly one."""
+    """Return the path of the shim's jar. Raises UnavailableError if there is not exactly one."""
     folder = Path(__file__).parents[1] / "jars"
     jars = sorted(folder.glob("eo-listener-shim-*.jar"))
     if len(jars) == 1:
@@ -36,9 +36,9 @@ FORMAT: Final = 1
 class SourceOptions:
     """One source of a query.
 
-    `index` is its place among the sources of a progress event. `options` are all options of the
-    reader with keys in lower case, empty for a source that is not Kafka. They hold passwords, so
-    they are not shown.
+    `index` is the source's place among the sources of a progress event. `options` are all options
+    of the reader with keys in lower case, empty for a source that is not Kafka. They hold
+    passwords, so they are not shown.
     """
 
     index: int

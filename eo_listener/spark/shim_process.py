@@ -1,7 +1,7 @@
 """Runs the shim in a separate Java, with Kafka's Java client, for commands that have no Spark.
 
-Calls and answers are lines, as in the shim's class ShimProcess. They hold secrets, so they use the
-pipes only; other output of Java is not shown.
+Calls and answers are lines, as in the shim's class ShimProcess. They hold secrets, so they go only
+through pipes; other output of Java is not shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _END: Final = 3.0
 
 
 class ShimProcess:
-    """A `ShimClient` whose first call starts Java. `close` ends Java, and so does the parent's end.
+    """A `ShimClient` whose first call starts a Java process.
+
+    `close` ends that process, and so does the end of its parent.
 
     `jars` are the jars of the shim and of Kafka's client.
     """
@@ -97,7 +99,7 @@ class ShimProcess:
         return answer
 
     def _give_up(self, problem: str, *, cause: str) -> JvmError:
-        """End the process: a late answer would be taken for the answer to the next call."""
+        """End the process, as its late answer would count as the next call's; return the error."""
         process = self._start()
         process.kill()
         process.wait()
@@ -193,7 +195,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
 
 def _places() -> Iterator[Path]:
-    """Yield the folders to search: Spark's first, whose client is known to reach the cluster."""
+    """Yield the folders to search: first Spark's, as its client is known to reach the cluster."""
     for home in spark_homes():
         yield home / "jars"
     if os.environ.get("KAFKA_HOME"):

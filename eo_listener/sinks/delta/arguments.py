@@ -20,7 +20,7 @@ def at(location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table to write, and the way to write it. Raises SettingsError for invalid arguments."""
+    """The table to write, and how to write its rows. Raises SettingsError for invalid arguments."""
 
     #: Exactly one of `table` and `path` is set.
     table: str | None = None
@@ -67,7 +67,8 @@ class Target:
     def reference(self, location: str | None = None, database: str | None = None) -> str:
         """Return the table's name for Spark SQL.
 
-        `location` is its path with a scheme; `database` completes a name without a database.
+        `location` is the table's path with a scheme; `database` completes a name without a
+        database.
         """
         if self.table is None:
             return at(location or self.path or "")

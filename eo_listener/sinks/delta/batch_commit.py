@@ -1,4 +1,4 @@
-"""Writes one batch into the table, in the commit that has its ledger.
+"""Writes one batch into the table, in one commit that also has the ledger.
 
 Delta silently skips a commit whose number is not greater than its application's last number. So a
 batch counts as written only when its own commit is found in the log.
@@ -59,7 +59,10 @@ _CONF: Final = "spark.databricks.delta."
 
 
 class BatchCommit:
-    """Writes the rows of `frame` and `entry`; each object serves one try."""
+    """Writes the rows of `frame`, and the ledger entry `entry`, in one commit.
+
+    Use a new object for each try.
+    """
 
     def __init__(
         self, target: Target, connection: Connection, label: str, frame: DataFrame, entry: Entry
@@ -72,7 +75,7 @@ class BatchCommit:
         self._session: SparkSession = frame.sparkSession
 
     def write(self) -> Applied:
-        """Write rows and ledger in one commit. Raises as `Sink.apply` does."""
+        """Write rows and ledger in one commit. Raises the errors of `Sink.apply`."""
         rows = columns_of(self._frame)
         log = self._connection.judged(self._session)
         if log is None:
@@ -113,7 +116,7 @@ class BatchCommit:
                 raise explained(error, self._label) from without_secrets(error)
 
     def _checked_ledger(self, log: TableLog | None) -> QueryLedger:
-        """Return the ledger, if it still has the heads that the entry expects."""
+        """Return the ledger, which must still have the heads that the entry expects."""
         ledger = self._connection.ledger_in(log, self._entry.query)
         if log is None:
             raise SinkError(
@@ -130,7 +133,7 @@ class BatchCommit:
         return ledger
 
     def _record(self, ledger: QueryLedger) -> BatchRecord:
-        """Return the record for the commit."""
+        """Return the record of the batch for the commit's `userMetadata`."""
         text = LedgerText(self._entry.query, ledger.number, ledger.heads)
         return BatchRecord(
             ledger=text.after(self._entry),
@@ -141,7 +144,7 @@ class BatchCommit:
         )
 
     def _matched(self, rows: Columns, existing: Columns, location: str) -> tuple[str, ...]:
-        """Return the columns to write; if requested, first add missing columns to the table."""
+        """Return the columns to write; with `new_columns`, first add those that the table lacks."""
         folded = {name.casefold() for name in existing}
         new = [name for name in rows if name != REASON and name.casefold() not in folded]
         accepted = {*existing, *(new if self._target.new_columns else ())}
@@ -213,9 +216,9 @@ class BatchCommit:
         return Applied(rows=written.rows)
 
     def _find(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
-        """Return the commit of this very try in the table at `location`, None if there is none.
+        """Return the commit of this try in the table at `location`, or None if there is none.
 
-        Raises SinkError if the commit is in doubt.
+        Raises SinkError if the batch of the commit is in doubt.
         """
         log = self._connection.log_at(self._session, location, settled=settled)
         if log is None:
@@ -232,7 +235,7 @@ class BatchCommit:
         return None
 
     def _overtaken(self, record: BatchRecord, location: str) -> Exception | None:
-        """Return the error if another driver has written a batch, otherwise None."""
+        """Return the error if another driver has written a batch of this query, otherwise None."""
         log = self._connection.log_at(self._session, location)
         ledger = self._connection.ledger_in(log, record.query)
         if ledger.number == record.number - 1:

@@ -1,7 +1,7 @@
 """The record of a batch in a commit to a Delta table, in `userMetadata`. No I/O.
 
-The record is a JSON object, in format 1. It has all heads of its query, and the versions of the
-last commits of the table's queries, so that no reader has to search for them far back in the log.
+The record is a JSON object, in format 1. It has all heads of its query, and for each query of the
+table the version of its last commit, so that no reader has to search far back in the log.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Doubt(Enum):
     """The reason why the heads of a query cannot be determined."""
 
     MEANWHILE = "meanwhile"
-    """The doubted version has a batch that was judged before a RESTORE, replacement or rename."""
+    """The version `doubted` has a batch that was judged before a RESTORE, replacement or rename."""
     TIMESTAMP = "timestamp"
-    """The doubted version is a RESTORE to a timestamp."""
+    """The version `doubted` is a RESTORE to a timestamp."""
     GONE = "gone"
-    """The doubted version, or versions before it, are no longer in the log."""
+    """The version `doubted`, or versions before it, are no longer in the log."""
 
 
 class QueryState(NamedTuple):
-    """The ledger of a query at some version of the table.
+    """The state of a query's ledger at some version of the table.
 
-    `number` is the number of its last batch. `version` is the commit with the valid heads, None if
-    the query has no heads. If `doubt` is set, the heads cannot be determined, because of the
-    version `doubted`.
+    `number` is the number of the query's last batch. `version` is that of the commit with the valid
+    heads, or None if the query has no heads. If `doubt` is set, the heads cannot be determined,
+    because of the commit of version `doubted`.
     """
 
     number: int
@@ -58,10 +58,10 @@ NO_BATCH: Final = QueryState(0, None)
 class BatchRecord:
     """A batch written to the table with the id `table`; `ledger` is the ledger after the batch.
 
-    `base` is the table's version when the ledger was read, `states` the queries' states at that
-    version. `attempt` distinguishes attempts to write a batch. `renamed` is the ledger under its
-    new name, if this commit renamed the query: such a commit has no rows, and leaves the old name
-    without heads.
+    `base` is the table's version when the sink read the ledger, and `states` are the queries'
+    states at that version. `attempt` is a different text for each try to write a batch. `renamed`
+    is the ledger under its new name, if this commit renamed the query: such a commit has no rows,
+    and leaves the old name without heads.
     """
 
     ledger: LedgerText
@@ -72,7 +72,7 @@ class BatchRecord:
     renamed: LedgerText | None = None
 
     def ledger_of(self, query: str) -> LedgerText:
-        """Return the record's ledger of `query`, its own query or the new name of that query."""
+        """Return the ledger of `query` in the record: of the record's query, or of its new name."""
         if self.renamed is not None and self.renamed.query == query:
             return self.renamed
         return self.ledger
@@ -96,7 +96,7 @@ class BatchRecord:
     def text(self) -> str:
         """Return the text for `userMetadata`.
 
-        It has no `$`, since Spark replaces `${...}` in a setting.
+        The text has no `$`, since Spark replaces `${...}` in a setting.
         """
         renamed = {} if self.renamed is None else {"renamed": self.renamed.encode()}
         text = json.dumps(
@@ -149,5 +149,5 @@ def application_id(query: str) -> str:
 
 
 def query_of(application: str) -> str | None:
-    """Return the query of an `application_id`; None for another program's `txnAppId`."""
+    """Return the query of a `txnAppId`, or None if it is another program's."""
     return unquote(application[len(PREFIX) :]) if application.startswith(PREFIX) else None

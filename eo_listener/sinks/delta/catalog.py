@@ -1,4 +1,4 @@
-"""Reads and adds a Delta table's columns, creates the table, and checks its settings."""
+"""Reads the columns of a Delta table and adds some, creates the table, and checks its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_S3: Final = ("s3", "s3a", "s3n")
 
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
-    """Return a table's columns and types, including `char(n)`, which a frame shows as a string."""
+    """Return a table's columns and types; a `char(n)` stays one, where a frame has a string."""
     table = session.table(reference)
     declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
     return {
@@ -47,7 +47,7 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
 def create(
     frame: DataFrame, target: Target, reference: str, location: str | None, columns: Iterable[str]
 ) -> None:
-    """Create the empty table with these columns of `frame`, in a separate commit.
+    """Create the table, without rows, with these columns of `frame`, in a separate commit.
 
     `location` is the location of a table that the user named by its path, or None. Raises
     SettingsError if `create=False`, or if the folder has other files. Raises JvmError. Raises
@@ -96,10 +96,10 @@ def add_columns(frame: DataFrame, location: str, columns: Iterable[str]) -> None
 
 
 def check_no_number(session: SparkSession) -> None:
-    """Raise SettingsError if the session's settings give each of its commits the same number.
+    """Raise SettingsError if settings of the session give all its commits the same number.
 
-    Delta skips a commit whose number it knows, so it would not create the table or add the columns.
-    The commits of batches have their own numbers.
+    Delta skips a commit whose number it knows, so it would not create the table or add columns. The
+    commits of batches are not affected, as they have their own numbers.
     """
     settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
     if settings:

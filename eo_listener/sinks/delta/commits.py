@@ -50,7 +50,7 @@ class Commit:
 
     @classmethod
     def parse(cls, version: int, lines: Iterable[str]) -> Commit:
-        """Read a version's actions, no further than needed. Raises FormatError."""
+        """Read the actions in `lines`, only as far as needed. Raises FormatError."""
         info: Mapping[str, Any] = {}
         applications: dict[str, int] = {}
         changes = False
@@ -87,7 +87,7 @@ class Commit:
 
     @property
     def rows(self) -> int | None:
-        """The number of changed rows; None if Delta has not counted them."""
+        """The number of rows that the commit changed, or None if Delta has not counted them."""
         counts = [self.metrics.get(name) for name in _ROWS.get(self.operation, ())]
         if not counts or None in counts:
             return None
@@ -105,7 +105,7 @@ def _parsed(version: int, line: str) -> dict[str, Any]:
 
 
 def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None:
-    """Return the record of a batch, None if there is none.
+    """Return the record of a batch, or None if `text` is not that of a batch.
 
     A commit that only repeats the text, such as a compaction after a write, has no record.
     """

@@ -36,7 +36,7 @@ class TableLog:
     """The log of one table, until another table replaces it. It reads each commit once.
 
     Every method raises RetriableSinkError if the storage does not answer, and SettingsError for a
-    table feature that this Delta Lake lacks.
+    table feature that the installed Delta Lake lacks.
     """
 
     def __init__(self, session: SparkSession, table: DeltaTable, label: str) -> None:
@@ -50,7 +50,7 @@ class TableLog:
         self._ledger = TableLedger(table.id, self.commit, self._numbers)
 
     def commit(self, version: int) -> Commit | None:
-        """Return the commit of `version`, None if the log does not have it."""
+        """Return the commit of `version`, or None if the log does not have it."""
         commit = self._commits.get(version)
         if commit is None:
             with _answering(self._label):
@@ -78,7 +78,7 @@ class TableLog:
         return True
 
     def settle(self) -> None:
-        """Have the LogStore finish a commit that it has begun; some do so on a read."""
+        """Have the LogStore complete a commit that its writer left unfinished, as some can."""
         self._files.settle(self.newest + 1)
 
     def states(self) -> States:
@@ -86,14 +86,14 @@ class TableLog:
         return self._ledger.states(self.newest)
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason why the batch of `commit` is in doubt, None if it is not.
+        """Return the reason why the batch of `commit` is in doubt, or None if it is not.
 
         See `TableLedger.doubt`.
         """
         return self._ledger.doubt(commit)
 
     def rollback_of(self, query: str) -> Rollback | None:
-        """Return the rollback of a query's heads, None if its last batch counts."""
+        """Return the rollback of a query's heads; None if its last batch is valid or in doubt."""
         return self._ledger.rollback_of(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
@@ -125,11 +125,11 @@ class Connection:
 
     @property
     def place(self) -> str | None:
-        """The location of a path, once `location` was called; None for a table by its name."""
+        """The location of the path, once `location` was called; None if the user named a table."""
         return self._place
 
     def session(self) -> SparkSession:
-        """Return the session to use without a batch. Raises SettingsError if there is none."""
+        """Return the session to use outside of a batch. Raises SettingsError if there is none."""
         session = delta_log.session_here()
         if session is None:
             raise SettingsError(
@@ -153,7 +153,7 @@ class Connection:
             yield
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """Return the current table's log, up to its newest commit; None if there is no table.
+        """Return the current table's log, read to its newest commit; None if there is no table.
 
         Raises SettingsError, and RetriableSinkError if the storage does not answer.
         """
@@ -161,11 +161,11 @@ class Connection:
         return None if location is None else self.log_at(session, location)
 
     def judged(self, session: SparkSession) -> TableLog | None:
-        """Return the log of the table whose ledger was last read, up to its newest commit.
+        """Return the log, up to its newest commit, of the table whose ledger was last read.
 
         If there is no such table, or it no longer exists, return the current table's log. The sink
-        resolves a name when it reads the ledger; a batch goes to the table of that moment. Raises
-        as `log` does.
+        resolves a table's name when it reads the ledger; the batch goes to the table that the name
+        means at that moment. Raises the errors of `log`.
         """
         if self._table is None:
             return self.log(session)
@@ -178,7 +178,8 @@ class Connection:
     ) -> TableLog | None:
         """Return the log of the table at `location`, up to its newest commit; None if none exists.
 
-        With `settled`, first have the LogStore finish a commit. Raises as `log` does.
+        With `settled`, the LogStore first completes a commit that a writer left unfinished. Raises
+        the errors of `log`.
         """
         log, self._log = self._log, None
         with _answering(self._label):
@@ -194,8 +195,8 @@ class Connection:
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
         """Return the state of `query` in the newest version of a table.
 
-        Raises SinkError if the state cannot be determined, and SettingsError, once, if the table is
-        not the same as last time.
+        Raises SinkError if the state cannot be determined. The first call after another table has
+        taken the place of the last one raises SettingsError.
         """
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):
@@ -243,7 +244,7 @@ class Connection:
         raise RetriableSinkError(f"cannot read {self._label}", cause="its schema keeps changing")
 
     def location(self, session: SparkSession) -> str | None:
-        """Return the location of the table's name or path; None if no table has the name.
+        """Return the location of the sink's table or path, or None if no table has the name.
 
         Raises SettingsError, and RetriableSinkError if the catalog does not answer.
         """

@@ -45,12 +45,12 @@ _ENDED: Final = "java.io.EOFException"
 
 
 def explained(error: Exception, label: str) -> Exception:
-    """Return the error for a failed write whose commit is not in the log.
+    """Return the error to raise for `error`, after a write whose commit is not in the log.
 
-    The storage may still carry out a request that it has not answered. A refusal is certain if it
-    comes from Delta, from Spark's analysis, or from a task, which runs before the commit. Errors of
-    the rows themselves, such as those of a user's function, stay unchanged; so do errors about
-    files that a source reads.
+    The storage may still carry out a request that it has not answered. The failure is certain only
+    if `error` comes from Delta, from Spark's analysis, or from a task, which runs before the
+    commit. Errors of the rows themselves, such as those of a user's function, stay unchanged; so do
+    errors about files that a source reads.
     """
     if isinstance(error, EoListenerError):
         return error
@@ -103,7 +103,7 @@ def explained(error: Exception, label: str) -> Exception:
 
 
 def unsupported(label: str, thrown_by: Thrown) -> SettingsError:
-    """Return the error for a table feature that this Delta Lake, or the table, does not have."""
+    """Return the error for a feature that the installed Delta Lake, or the table, does not have."""
     return SettingsError(
         f"{label} has or needs a table feature: {_without_secrets(thrown_by.text)}",
         cause="another program enabled it, or a column type needs it",
@@ -121,7 +121,7 @@ def unreadable(error: JvmError, label: str) -> SinkError | SettingsError:
 
 
 def _is_of_storage(chain: Sequence[Thrown]) -> bool:
-    """Return True if a task failed to write its file, not while it read or computed rows."""
+    """Return True if a task failed while it wrote its file, not while it read or computed rows."""
     reads = any(exception.text.startswith(_READ) for exception in chain)
     return not reads and _of(chain, lambda name: name == _ENDED) is None
 
@@ -144,12 +144,12 @@ def _without_secrets(text: str) -> str:
 
 
 def _of(chain: Sequence[Thrown], is_meant: Callable[[str], bool]) -> Thrown | None:
-    """Return the outermost exception with a class that `is_meant` accepts, or None."""
+    """Return the outermost exception of `chain` with a class that `is_meant` accepts, or None."""
     return next((exception for exception in chain if any(map(is_meant, exception.classes))), None)
 
 
 def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> SettingsError:
-    """Return the error for a name or path that no longer means the table of the query's ledger."""
+    """Return the error for a name or path that no longer leads to the table with the ledger."""
     state = "the table no longer exists" if now is None else f"it is now {now.id} in {now.location}"
     return SettingsError(
         f"{label} has been replaced by another table: it was {before.id} in {before.location}, "
@@ -162,7 +162,7 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
 
 
 def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback:
-    """Return what rolled back the heads of a query and, for a RESTORE, how to undo it."""
+    """Return what has rolled back the heads of a query and, for a RESTORE, how to undo that."""
     commit = rollback.commit
     if commit is None:
         return TableRollback(
@@ -188,7 +188,7 @@ def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback
 
 
 def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> SinkError:
-    """Return the error for a table rolled back between the reading of its ledger and the batch."""
+    """Return the error for a table that was rolled back after its ledger was read for a batch."""
     undo = f"If it was not intended, undo it: {back.fix}. " if back.fix else ""
     return SinkError(
         f"{label} and its ledger were rolled back while the query was running: batch {batch_id} "
@@ -200,7 +200,7 @@ def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> Sink
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
-    """Return the error for heads that cannot be determined, with the way to repair that."""
+    """Return the error for heads that cannot be determined; its fix says how to repair that."""
     at, problem = state.doubted, f"{label}: cannot determine what {query!r} has applied"
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:

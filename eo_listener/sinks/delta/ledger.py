@@ -1,13 +1,13 @@
-"""Finds the ledger heads that count at a version of a Delta table. Reads only through arguments.
+"""Finds the valid ledger heads at a version of a Delta table. Reads only through its arguments.
 
 - The newest commit of a query has the number of its last batch, and all its heads.
-- A RESTORE to version t rolls the heads back to those of version t, but not the number: Delta keeps
-  `txnVersion`.
+- A RESTORE to version t rolls the heads back to those of version t, but not the number, since Delta
+  keeps `txnVersion`.
 - Replacing the table (CREATE OR REPLACE, CLONE) keeps numbers, but no heads.
 - A rename is one commit, with the number of the old name. It gives all heads to the new name.
-- Delta compares only numbers. So Delta can write a batch although a RESTORE, or a new table, came
-  after the sink judged the batch and before its commit. The batch's `base` shows that; then the
-  heads cannot be determined.
+- Delta compares only numbers. So Delta can write a batch although a RESTORE, or a new table, has
+  come between the sink's judgement of the batch and its commit. The batch's `base` shows that, and
+  then the heads cannot be determined.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ States = Mapping[str, QueryState]
 class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
-    `table` is the table's id, `states` the states of all queries at that version. If there is no
-    table, all are empty.
+    `table` is the table's id, and `states` are the states of all queries at that version. If there
+    is no table, all these are empty.
     """
 
     table: str
@@ -47,8 +47,8 @@ class QueryLedger:
 class Rollback(NamedTuple):
     """A rollback that removed a query's last batch, number `last` of its ledger, from the table.
 
-    `commit` is the commit that did so; it is None if it lies too far back, or if Delta has cleaned
-    it from the log.
+    `commit` is the commit that did so, or None if it lies too far back or if Delta has deleted it
+    from the log.
     """
 
     last: int
@@ -56,11 +56,11 @@ class Rollback(NamedTuple):
 
 
 class TableLedger:
-    """The ledgers in the log of one table, read backwards from a version, as far as needed.
+    """Finds the ledgers in the log of one table: reads back from a version, as far as needed.
 
-    `read` returns a commit, None if the log does not have it. `numbers` returns the number of each
-    query's last batch, as Delta itself keeps it; the class calls it if the log's newest commits
-    have no batch. `table` is the table's id.
+    `read` returns a commit, or None if the log does not have it. `numbers` returns the number of
+    each query's last batch, as Delta itself keeps it; the class calls `numbers` if the log's newest
+    commits have no batch. `table` is the table's id.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TableLedger:
 
     @property
     def versions(self) -> Collection[int]:
-        """The versions of the commits with heads that count, as found by `states`."""
+        """The versions of the commits with valid heads, as `states` has found them."""
         states = self._known[1].values()
         return [state.version for state in states if state.version is not None]
 
@@ -88,11 +88,11 @@ class TableLedger:
         return states
 
     def _folded(self, version: int, by_version: dict[int, States]) -> States:
-        """Walk down to a version whose states are known, then up again, commit by commit.
+        """Go back to a version whose states are known, then forward again, commit by commit.
 
-        `by_version` has the states of versions that earlier walks have passed, and gets the states
-        of this walk: in a row of n RESTOREs each leads to the previous one, so otherwise the first
-        would be read 2**n times.
+        `by_version` has the states of versions that earlier calls have passed, and gets the states
+        of this call. Without it, in a series of n RESTOREs, each to the previous one, the method
+        would read the first 2**n times.
         """
         if version in by_version:
             return by_version[version]
@@ -120,7 +120,7 @@ class TableLedger:
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """Return the states if the log lacks `version` and earlier versions, but has `newer`."""
+        """Return the states if the log lacks `version` and those before, but has `newer`."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries
@@ -158,7 +158,7 @@ class TableLedger:
     def rollback_of(self, version: int, query: str) -> Rollback | None:
         """Return the rollback of the last batch of `query`, seen from `version`.
 
-        Return None if the last batch counts, or if the heads are in doubt.
+        Return None if the last batch is in the table at `version`, or if the heads are in doubt.
         """
         state = self.states(version).get(query)
         if state is None or state.doubt is not None:
@@ -172,7 +172,7 @@ class TableLedger:
     def _rollback_from(self, version: int, query: str, counts: int | None) -> Commit | None:
         """Return the commit that made the heads of version `counts` the valid heads of `query`.
 
-        Before it, other heads were valid. Return None if it is not found.
+        Before this commit, other heads were valid. Return None if the commit is not found.
         """
         floor = 0 if counts is None else counts
         by_version: dict[int, States] = {}
@@ -187,10 +187,11 @@ class TableLedger:
         return None
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason to doubt that a batch is in the table by which it was judged, or None.
+        """Return the reason to doubt that the batch of `commit` is valid, or None if there is none.
 
-        Delta cleans the log from its beginning, so commits between the batch's `base` and its own
-        commit may be missing, and a RESTORE with them.
+        A batch is valid only if no RESTORE, new table or rename has come between its `base` and its
+        commit. Delta deletes the log from its beginning, so commits between them may be missing,
+        and a RESTORE may have been among these.
         """
         record = commit.record
         if record is None:
@@ -208,7 +209,7 @@ class TableLedger:
 
 
 def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
-    """Return True if one record renames a query of the other: Delta compares only one id."""
+    """Return True if one record renames a query of the other record: Delta compares one id only."""
     if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False
     return bool(earlier.queries & later.queries)

@@ -37,9 +37,9 @@ _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
 class DeltaLedgerReader:
     """The `LedgerReader` of a Delta table; `place` is the name or path that was passed to the sink.
 
-    With `query`, another query's ledger has no heads if it cannot be determined; without `query`,
-    that is an error. The history covers the newest `batches`. Raises SettingsError for an invalid
-    place.
+    If `query` is given and the reader cannot determine the ledger of a different query, it returns
+    that ledger without heads; if `query` is None, it raises an error. The history covers the newest
+    `batches`. Raises SettingsError for an invalid place.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class DeltaLedgerReader:
         return [ledger for ledger in ledgers if ledger is not None]
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Read the history of the newest batches, back to the first commit that the log lacks."""
+        """Yield the newest batches of the ledger `key`, up to the first missing commit."""
         log = self._log or self._open(self._spark.session())
         return iter(applied_batches(newest_steps(self._steps(log, key.query), self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
-        """Read the source offset of each row, in the version from which the ledger was read."""
+        """Yield the source offset of each row, in the version from which the ledger was read."""
         session = self._spark.session()
         log = self._log or self._open(session)
         reader = session.read.format("delta").option("versionAsOf", log.newest)
@@ -100,12 +100,12 @@ class DeltaLedgerReader:
             raise error.as_kind(SinkError, label=self.label) from error
 
     def close(self) -> None:
-        """Forget the table and its log; the caller closes its Spark."""
+        """Forget the table and its log; the caller must stop the Spark that it has passed."""
         self._connection.forget()
         self._log = None
 
     def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
-        """Return the ledger of a query; None if it was renamed, so all heads have another name."""
+        """Return the ledger of a query; None if a rename has given its heads to another name."""
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
@@ -121,7 +121,7 @@ class DeltaLedgerReader:
         return StoredLedger(key=key, heads=heads, moved_at=at, rollback=back, newest_only=True)
 
     def _newest(self, log: TableLog, heads: Heads, state: QueryState) -> Iterator[LedgerStep]:
-        """Yield the step of the commit with the heads, without reading the heads before it.
+        """Yield the step of the commit with the heads, without the heads before this commit.
 
         Skip a commit without rows, which may be a repair that left most heads unchanged.
         """
@@ -130,7 +130,7 @@ class DeltaLedgerReader:
             yield LedgerStep(heads, None, None, commit.at)
 
     def _steps(self, log: TableLog, query: str) -> Iterator[LedgerStep]:
-        """Yield the query's steps, the newest first; a record names the previous batch's commit."""
+        """Yield the query's steps from newest to oldest; each record names the previous commit."""
         state: QueryState | None = log.states().get(query)
         while state is not None and state.version is not None and state.doubt is None:
             commit = log.commit(state.version)

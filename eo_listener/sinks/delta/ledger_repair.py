@@ -60,11 +60,11 @@ class DeltaLedgerRepair:
         return self._place
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # Delta shows none
-        """Return nothing: Delta does not show the writers of a table."""
+        """Return an empty tuple: Delta does not show the writers of a table."""
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table."""
+        """Check nothing: the ledger is in the table itself, so it cannot become another table's."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit."""
@@ -99,7 +99,7 @@ class DeltaLedgerRepair:
 
 
 class _RenameCommit(BatchCommit):
-    """Gives the heads of the old name to the new name, in one commit with the old name's number."""
+    """Gives the heads of the old name to the new name, in one commit under the old name."""
 
     def __init__(
         self,

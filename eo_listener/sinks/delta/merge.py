@@ -1,4 +1,4 @@
-"""Runs the MERGE of a batch in a separate session, since its number is a session setting."""
+"""Runs the MERGE of a batch in a separate session, since a session setting has its number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def prepared(
 
     `commit` are the session settings for that commit.
 
-    Raises as `Merge.staged` and `Merge.check_table` do.
+    Raises the errors of `Merge.staged` and `Merge.check_table`.
     """
     with merge.staged(frame) as view:
         merge.check_table(frame.sparkSession, view)

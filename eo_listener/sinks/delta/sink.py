@@ -89,12 +89,12 @@ class DeltaSink:
         return LedgerPlace(address=f"delta:{shown(self.key)}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Return the heads of `query`, none if there is no table yet."""
+        """Return the heads of `query`; empty if there is no table yet."""
         log = self._connection.log(self._connection.session())
         return self._connection.ledger_in(log, query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads in this table whose last move is by `query_id`, for any query name."""
+        """Return the heads in this table, of any query name, that `query_id` has moved last."""
         log = self._connection.log(self._connection.session())
         states = {} if log is None else log.states()
         ledgers = {}
@@ -108,7 +108,7 @@ class DeltaSink:
         return ledgers
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # the protocol's
-        """Write the rows of `frame` and `entry` in one commit."""
+        """Write the rows of `frame`, and the ledger entry `entry`, in one commit."""
         session = frame.sparkSession
         if getattr(session, "_jsparkSession", None) is None:
             raise SettingsError(

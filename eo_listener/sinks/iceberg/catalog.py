@@ -27,7 +27,7 @@ _FORMAT: Final = "format-version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """How to create a missing table; `create` is False if the sink must not create it."""
+    """How to create a missing table; `create` is False if the sink must not create the table."""
 
     create: bool
     partition_by: tuple[str, ...]
@@ -44,7 +44,7 @@ class Creation:
 
 
 def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
-    """Create the table with the columns of `frame`. Raises as `find` does."""
+    """Create the table with the columns of `frame`. Raises the errors of `find`."""
     check_typed(columns_of(frame))
     columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
@@ -78,7 +78,7 @@ def matched(
     """Return the columns of `frame` to write, and the table's schema.
 
     With `new_columns` the function first adds the columns that the table lacks. Raises
-    SettingsError for columns that do not fit.
+    SettingsError for columns that do not fit the table's.
     """
     with java_errors():
         schema = spark.table(name.sql).schema
@@ -95,7 +95,7 @@ def matched(
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], schema: StructType) -> DataFrame:
-    """Return `columns` of `frame` in the table's order, with null for columns that it lacks."""
+    """Return `columns` of `frame` in the table's order; columns that `frame` lacks are null."""
     return frame.select(
         *(
             F.col(quoted(field.name))

@@ -42,7 +42,10 @@ def check_runtime(spark: Any) -> None:
 
 
 def find(spark: Any, name: TableName) -> IcebergTable | None:
-    """Load the table, None if it does not exist. Raises ThrownError, JvmError, SettingsError."""
+    """Load the table; return None if it does not exist.
+
+    Raises ThrownError, JvmError and SettingsError.
+    """
     check_runtime(spark)
     catalog = name.parts[0]
     try:
@@ -68,9 +71,10 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
 
 
 def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool:
-    """Return True if main still has an entry of a file that `snapshot` has written.
+    """Return True if main still lists a file that `snapshot` has written.
 
-    Raises as `find` does, and SettingsError if the session would read a branch other than main.
+    Raises the errors of `find`, and SettingsError if the session would read a branch other than
+    main.
     """
     table = find(spark, name)  # the cached table can have the main of before a rollback
     if table is not None:
@@ -83,8 +87,8 @@ def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool
 def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
     """Raise SettingsError if WAP settings would redirect the session's reads or writes.
 
-    With spark.wap.id, Spark writes rows to no branch at all (`SparkWrite.commitOperation`). Raises
-    ThrownError.
+    If spark.wap.id is set, Spark writes rows to no branch at all (`SparkWrite.commitOperation`).
+    Raises ThrownError.
     """
     settings = [name for name in WAP if spark.conf.get(name, None) is not None]
     if settings and table.has_property("write.wap.enabled"):

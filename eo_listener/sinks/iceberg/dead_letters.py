@@ -1,14 +1,14 @@
 """The dead letters of an Iceberg table, in a table of their own.
 
-Two tables have no commit in common. So the sink first writes the letters of a batch to a branch of
+One commit cannot change two tables. So the sink first writes the letters of a batch to a branch of
 their table, which nobody reads; the commit that publishes the batch names that branch, next to the
-ledger; and then the sink publishes the branch too. The next reader of the ledger, before the next
-batch or after a restart, publishes pending letters. So one commit decides about batch and letters:
-a batch that was never published, of a zombie or an earlier attempt, leaves no letter, and a
-published batch loses none.
+ledger; and then the sink publishes the branch too. If the sink dies before that, the sink that next
+reads the ledger, after a restart or before a batch, publishes the pending letters. So one commit
+decides about batch and letters: a batch that was never published, such as one of a zombie or of an
+earlier attempt, leaves no letter, and a published batch loses no letter.
 
 The table of letters has its own ledger for each table and query, which counts the batches with
-letters: if this number is at least a batch's number, the batch's letters are published.
+letters. If this count is at least the number of a batch, that batch's letters are published.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersOfBatch:
-    """The place of a batch's letters: on `branch` of `table`, as number `number` of its ledger.
+    """The place of a batch's dead letters: a branch of a table, and their number in its ledger.
 
     `owner` is the name of the query in that ledger.
     """
@@ -72,12 +72,12 @@ class LettersOfBatch:
     number: int
 
     def encode(self) -> str:
-        """Return the text for the summary of the snapshot with the batch. Format 1, JSON."""
+        """Return the place as JSON (format 1), for the summary of the snapshot with the batch."""
         return json.dumps({"v": _VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> LettersOfBatch:
-        """Read a text that `encode` returned. Raises FormatError."""
+        """Read a place from a text that `encode` has returned. Raises FormatError."""
         try:
             document = json.loads(text)
             letters = cls(
@@ -105,7 +105,8 @@ class LettersOfBatch:
 class DeadLetterTables:
     """Writes and publishes the dead letters of a sink, whose name for display is `label`.
 
-    `accept_expired` is the sink's setting. All methods raise as `Sink.apply` does.
+    `accept_expired` is True if the sink has `on_expired="accept"`. All methods raise the errors of
+    `Sink.apply`.
     """
 
     def __init__(self, label: str, *, accept_expired: bool) -> None:
@@ -116,7 +117,7 @@ class DeadLetterTables:
         self._ledgers_of: dict[str, PublishedLedgers] = {}
 
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
-        """Create the table if it does not exist, before the first batch that may need it."""
+        """Create the dead-letter table if it does not exist, before a batch may need it."""
         if self._made != name.key:
             with translating(name.label):
                 self._table(letters.sparkSession, name, letters, create=create)
@@ -127,7 +128,7 @@ class DeadLetterTables:
     ) -> LettersOfBatch:
         """Write the dead letters to a branch, which `publish` publishes later.
 
-        Returns the place of the letters.
+        Returns the place of these letters.
         """
         spark = letters.sparkSession
         with translating(name.label):
@@ -168,9 +169,9 @@ class DeadLetterTables:
             )
 
     def publish(self, text: str, run_id: str, spark: Any = None) -> None:
-        """Publish the letters of a published batch, if they are not published yet.
+        """Publish the dead letters of a published batch if they are not published yet.
 
-        `text` is their place, from `LettersOfBatch.encode`.
+        `text` is the place of the letters, as `LettersOfBatch.encode` returns it.
         """
         if text == self._published:
             return
@@ -250,7 +251,7 @@ class DeadLetterTables:
         return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Return the ledgers of the table `name`, kept together with the snapshots they read."""
+        """Return the object that finds the ledgers of the table `name`; reuse the last one."""
         ledgers = self._ledgers_of.get(name.key)
         if ledgers is None:
             label = name.label
@@ -273,7 +274,7 @@ class DeadLetterTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
-    """The `rows` of a batch to write, and its `dead` refused rows, with a reason in eo_poison."""
+    """The `rows` of a batch to write, and its `refused` rows, with the reason in eo_poison."""
 
     rows: DataFrame
     refused: DataFrame
@@ -302,10 +303,12 @@ class Sifted:
 
 @contextmanager
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
-    """Compute the rows of `frame` once, and sift them: each of `reasons` is null unless it applies.
+    """Compute the rows of `frame` once, and separate those to write from those to refuse.
 
-    So each row is either written or refused, whatever the transform does. If `reasons` is empty,
-    the rows stay as they are. Raises PoisonRowError if more rows are refused than `refusals` allow.
+    Each of `reasons` is a column that is null unless it is a reason to refuse the row. Since Spark
+    computes the rows once, each row is either written or refused, even if the transform is not
+    deterministic. If `reasons` is empty, no row is refused, and Spark does not compute the rows
+    here. Raises PoisonRowError if more rows are refused than `refusals` allow.
     """
     if not reasons:
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))
@@ -341,10 +344,10 @@ def marks(frame: DataFrame) -> list[Column]:
 def flaws(
     frame: DataFrame, columns: Sequence[str], schema: StructType, target: UpsertTarget
 ) -> list[Column]:
-    """Return the reasons why a table with the schema `schema` would refuse `columns` of a row.
+    """Return the reasons why a table with this schema would refuse the `columns` of a row.
 
     A reason is a null in a key, in the version, or in a required column, or a number that the
-    table's column cannot hold. For a row that deletes, only key and version count.
+    table's column cannot hold. Only key and version count in a row that deletes the table's row.
     """
     version = [] if target.version_column is None else [target.version_column]
     reasons = [
@@ -379,7 +382,7 @@ def _origin(name: str, names: Sequence[str]) -> Column:
 
 
 def _count(refused: DataFrame, refusals: Refusals, dead: int) -> None:
-    """Put the first refused row and the most frequent reason into `refusals`, for its error."""
+    """Give `refusals` the first refused row and the most frequent reason, for its error text."""
     names = refused.columns
     origin = [_origin(name, names).alias(name) for name in ORIGIN]
     first = refused.select(*origin, REASON).orderBy(*ORIGIN).limit(1).collect()

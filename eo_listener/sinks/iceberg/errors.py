@@ -28,9 +28,10 @@ _REFUSED: Final = (
 )
 _ANSWERED: Final = ("BadRequestException", "ValidationException", "IllegalArgumentException")
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id is behind")
-"""Texts in an error of a commit whose base metadata were outdated by another commit.
+"""Texts in the error of a commit whose base metadata another commit had made outdated.
 
-A server of Iceberg's REST catalog up to 1.10 reports a malformed request (apache/iceberg#15001).
+A server of Iceberg's REST catalog up to 1.10 reports such a commit as a malformed request
+(apache/iceberg#15001).
 """
 _CLOCK: Final = ("Invalid update timestamp", "Invalid snapshot timestamp")
 _AWAY: Final = (
@@ -44,7 +45,7 @@ _AWAY: Final = (
     "RESTException",
 )
 _SEVERAL: Final = "MERGE_CARDINALITY_VIOLATION"
-"""Spark's error for several source rows with one key, which must never occur in a MERGE here."""
+"""Spark's error for several source rows with one key; a sink's MERGE must never cause it."""
 _FORBIDDEN: Final = ("ForbiddenException", "NotAuthorizedException", "AccessControlException")
 _NO_DRIVER: Final = "No suitable driver"
 _NULL: Final = (
@@ -52,13 +53,13 @@ _NULL: Final = (
     "Null value appeared in non-nullable field",  # of Spark 3.5
 )
 _ANOTHER: Final = "Table UUID does not match"
-"""Iceberg's error if another table now has the name of a table that is read again."""
+"""Iceberg's error on refreshing a table whose name another table has now."""
 _SHOWN: Final = 300
-"""How many characters of an exception's text are shown."""
+"""How many characters of an exception's text an error of eo_listener shows."""
 
 
 def is_refusal(error: ThrownError) -> bool:
-    """Return True if `error` means that the commit was refused, and has changed nothing."""
+    """Return True if `error` means that the commit was refused, so that nothing has changed."""
     refused = error.is_any(*_REFUSED) or _is_overtaken(error)
     return refused and not error.is_any("CommitStateUnknownException")
 
@@ -69,9 +70,10 @@ def is_temporary(error: ThrownError) -> bool:
 
 
 def refused_alone(error: ThrownError, label: str) -> SinkError:
-    """Return the error for a refusal that no other commit has caused, so a retry would repeat it.
+    """Return the error for a refused commit, if no other commit was the cause.
 
-    If the cause is a clock, the error is retriable.
+    A retry would be refused again, so the error is final. But if clocks that differ caused the
+    refusal, the error is retriable.
     """
     if is_of_clock(error):
         return _of_clock(error, label)
@@ -84,7 +86,7 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
 
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
-    """Return the error for a failure before the batch was published: nothing of it was written."""
+    """Return the error for a failure before the batch was published: no row of it was written."""
     text = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
@@ -131,7 +133,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
 
 @contextmanager
 def translating(label: str) -> Iterator[None]:
-    """Raise the errors of Java and Py4J inside the block as `translated` returns them."""
+    """Raise errors of Java and Py4J in the block as the errors that `translated` returns."""
     try:
         yield
     except ThrownError as error:
@@ -167,7 +169,7 @@ def unreadable(error: ThrownError, label: str, catalog: str) -> SinkError | Sett
 
 
 def unanswered(error: Exception, label: str) -> OutcomeUnknownError:
-    """Return the error for a failed publication whose outcome is unknown."""
+    """Return the error for a publication that failed with an unknown outcome."""
     text = with_cause(error) if isinstance(error, ThrownError) else type(error).__name__
     return OutcomeUnknownError(
         f"{label}: cannot tell if the batch was published ({text})",
@@ -205,7 +207,7 @@ def branch_damaged(label: str, branch: str) -> RetriableSinkError:
 
 
 def table_replaced(label: str, query: str, branch: str) -> SinkError:
-    """Return the error for a table that was replaced; `branch` has the previous rows."""
+    """Return the error for a table that was replaced; `branch` has the rows of the old table."""
     return SinkError(
         f"{label} was replaced: it no longer has the rows and the ledger of {query!r}",
         cause="another program ran CREATE OR REPLACE TABLE while the query was running",
@@ -215,7 +217,7 @@ def table_replaced(label: str, query: str, branch: str) -> SinkError:
 
 
 def table_dropped(label: str, observation: str) -> SinkError:
-    """Return the error for a table that is gone, with its ledger; `observation` shows that."""
+    """Return the error for a table that is gone, and its ledger too; `observation` shows that."""
     return SinkError(
         f"{label} is no longer the table whose ledger was read ({observation}); nothing was "
         "written",
@@ -226,7 +228,7 @@ def table_dropped(label: str, observation: str) -> SinkError:
 
 
 def overtaken(label: str, batch_id: int) -> RetriableSinkError:
-    """Return the error for a batch that could not be published: other commits came first."""
+    """Return the error for a batch that could not be published, as other commits came first."""
     return RetriableSinkError(
         f"{label}: other commits came first while batch {batch_id} was being written",
         cause="other programs write to the table, or compact it, at the same time",
@@ -237,9 +239,9 @@ def overtaken(label: str, batch_id: int) -> RetriableSinkError:
 def computed_in_vain(
     label: str, batch_id: int, by: str, *, times: int, seconds: float
 ) -> RetriableSinkError:
-    """Return the error for a batch whose written rows were out of date `times` times.
+    """Return the error for a batch that other commits made out of date `times` times.
 
-    `by` describes the commits that came first the last time; `seconds` is the total time.
+    `by` describes the last of these commits; `seconds` is how long all tries took.
     """
     return RetriableSinkError(
         f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "
@@ -254,7 +256,7 @@ def computed_in_vain(
 
 
 def is_conflict(error: ThrownError) -> bool:
-    """Return True if another commit came first, or the first attempt of the same commit."""
+    """Return True if another commit came first; that may be an earlier attempt of this commit."""
     # A commit that succeeded but was refused conflicts with itself when Iceberg repeats it: nobody
     # else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and error.says("conflicting")
@@ -267,7 +269,7 @@ def _is_overtaken(error: ThrownError) -> bool:
 
 
 def is_of_clock(error: ThrownError) -> bool:
-    """Return True if the commit is refused because its time is before the table's last commit."""
+    """Return True if Iceberg refuses the commit because the last commit has a later time."""
     return error.is_any(*_ANSWERED) and error.says(*_CLOCK)
 
 

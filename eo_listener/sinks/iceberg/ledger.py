@@ -1,19 +1,21 @@
-"""Finds the ledger that counts in the snapshots of a table. Reads only through its arguments.
+"""Finds a query's valid ledger in the snapshots of a table. Reads only through its arguments.
 
 The sink publishes a batch's rows and ledger together, as one snapshot of the branch main. So a
-query's ledger is in the newest snapshot, from main's head back by parents, that has one for it.
+query's valid ledger is in the newest ancestor of main's head, or the head itself, that has a ledger
+of the query.
 
-The batch's branch keeps that snapshot when other snapshots expire. If an expired snapshot between
-it and main's head breaks the chain, three things can have happened to the branch's head: it was
-published; it was published and removed by a rollback; it was never published. Older metadata of the
-table still have the parents of expired snapshots, and prove which of these happened. If the older
-metadata were deleted too, sequence numbers help: they grow along a chain, so a head that is newer
-than the last snapshot known to be in main cannot be an ancestor of it. For an older head, files of
-it in main prove that it was published; if main has none, nobody can tell.
+The batch's branch keeps the snapshot with the ledger when other snapshots expire. But an expired
+snapshot between it and main's head breaks the chain. Then one of three things has happened to the
+branch's head: the sink published it; the sink published it and a rollback removed it; the sink
+never published it. Older metadata of the table still have the parents of expired snapshots, and
+prove which of these happened. If the older metadata were deleted too, sequence numbers help: they
+grow along a chain, so a branch head that is newer than the oldest snapshot known to be in main
+cannot be an ancestor of that snapshot. If the branch head is older, its files in main prove that it
+was published; if main has none of its files, nobody can tell.
 
-A cherry-picked snapshot has the rows of another snapshot, but not its summary. So a snapshot in
-main that was picked from a batch, and that no ledger of the batch's query follows, means rows that
-the ledger lacks.
+A cherry-picked snapshot has the rows of another snapshot, but not its summary. So if main has a
+snapshot that was cherry-picked from a batch, and no later ledger of the batch's query, main has
+rows that the ledger does not record.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class PublishedLedgers:
         accept_expired: bool = False,
         had_ledger: bool = False,
     ) -> Published:
-        """Return the ledger of `query`, without heads if the query has none.
+        """Return the ledger of `query`; it has no heads if the query has no ledger in main.
 
         `had_ledger` is True if main certainly had a ledger of the query. Raises SinkError if the
         ledger cannot be determined, or has a different format.
@@ -109,10 +111,10 @@ class PublishedLedgers:
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads in the table, of any query, whose last move is by `query_id`.
+        """Return all heads in the table, of any query, that the query id `query_id` has moved last.
 
-        `key` is the sink's key. A ledger counts unless something proves that it does not. Raises
-        SinkError.
+        `key` is the sink's key. A ledger is included unless something proves that it is not valid.
+        Raises SinkError.
         """
         ledgers = {}
         for query in self.queries(table):
@@ -125,7 +127,7 @@ class PublishedLedgers:
     def queries(self, table: Snapshots) -> set[str]:
         """Return the names of all queries that have a ledger in the table.
 
-        Reads each snapshot of main, and keeps none in memory. Raises SinkError.
+        The method reads each snapshot of main, and keeps none in memory. Raises SinkError.
         """
         names = self.with_branch(table)
         at = table.main
@@ -137,9 +139,9 @@ class PublishedLedgers:
         return names
 
     def with_branch(self, table: Snapshots) -> set[str]:
-        """Return the names of the queries with a branch.
+        """Return the names of the queries that have a branch in the table.
 
-        Only a query whose branches were dropped has none.
+        A query that has written has a branch, unless somebody dropped its branches.
         """
         heads = (
             self.read(table, at) for name, at in table.branches.items() if is_branch_of_any(name)
@@ -147,7 +149,7 @@ class PublishedLedgers:
         return {head.ledger.query for head in heads if head is not None and head.ledger is not None}
 
     def letters_of(self, table: Snapshots, published: Published) -> str | None:
-        """Return the place of the dead letters of the ledger's last batch, None if it has none."""
+        """Return the place of the dead letters of the ledger's last batch; None if it has none."""
         snapshot = None if published.snapshot is None else self.read(table, published.snapshot)
         return None if snapshot is None else snapshot.letters
 
@@ -165,9 +167,9 @@ class PublishedLedgers:
         return at is not None
 
     def steps(self, table: Snapshots, query: str) -> Iterator[LedgerStep]:
-        """Yield the ledger in main after each batch of the query, the newest first.
+        """Yield the ledger in main after each batch of the query, from the newest to the oldest.
 
-        It ends at the first expired snapshot. Raises SinkError.
+        The iterator ends at the first expired snapshot. Raises SinkError.
         """
         newer: Snapshot | None = None
         several = False  # snapshots of the newer batch
@@ -187,10 +189,10 @@ class PublishedLedgers:
     def read(
         self, table: Snapshots, snapshot_id: int, *, child: Snapshot | None = None
     ) -> Snapshot | None:
-        """Read one snapshot; return None if it has expired or, with `child`, is known nowhere.
+        """Read one snapshot; return None if it has expired.
 
-        `child` was made from the snapshot: the table's metadata of that time still have an expired
-        snapshot. Raises SinkError.
+        `child` is a snapshot that was made from it. With `child`, the method also reads the table's
+        metadata of that time, which still have an expired snapshot. Raises SinkError.
         """
         if snapshot_id in self._snapshots_before:
             self._snapshots[snapshot_id] = self._snapshots_before[snapshot_id]
@@ -235,10 +237,11 @@ class PublishedLedgers:
     def _once_main(
         self, table: Snapshots, ledger: LedgerText, heads: Mapping[str, Snapshot]
     ) -> Mapping[str, Snapshot]:
-        """Return the branches of the query that main may have been moved to.
+        """Return those of the query's branches to which main may once have been moved.
 
-        A dead driver may have left a branch with its next, unpublished batch. It is recognised as
-        long as the ledger's own branch exists, but another program may have dropped that branch.
+        A dead driver may have left a branch with its next, unpublished batch. Such a branch is
+        recognised as long as the ledger's own branch exists, but another program may have dropped
+        the latter.
         """
         return {
             name: head
@@ -257,7 +260,7 @@ class PublishedLedgers:
         *,
         accept_expired: bool,
     ) -> Snapshot | None:
-        """Return the branch head that main has before a snapshot of which nothing is known."""
+        """Return the branch head that main has before `oldest`, whose parent is unknown."""
         if not _may_be_behind(heads, oldest):
             return None
         # Format 1 has no sequence numbers: all are 0, and only files can prove it.
@@ -283,8 +286,8 @@ class PublishedLedgers:
     def _check_whole(self, query: str, since: Sequence[Snapshot]) -> None:
         """Raise SinkError if main ends in the middle of a batch of several snapshots.
 
-        The batch's first snapshot is empty, its last has the ledger. A rollback by time can end at
-        any snapshot between them: all are ancestors of main.
+        The first snapshot of the batch is empty, and the last has the ledger. A rollback by time
+        can end at any snapshot between them: all are ancestors of main.
         """
         for snapshot in since[1:]:
             if snapshot.batch_of == query:
@@ -319,9 +322,10 @@ class PublishedLedgers:
     def _is_of_batch(
         self, table: Snapshots, query: str, picked: Snapshot, source: int, *, expired: bool
     ) -> bool | None:
-        """Return True if a batch of the query wrote `source`, from which `picked` was made.
+        """Return True if a batch of the query wrote `source`, which was cherry-picked as `picked`.
 
-        Return None if nothing shows it. With `expired`, also read older metadata.
+        Return None if nothing shows who wrote it. With `expired`, also read older metadata of the
+        table.
         """
         ancestor = first = self.read(table, source, child=picked if expired else None)
         if first is not None and first.source is not None:
@@ -358,7 +362,7 @@ class PublishedLedgers:
 
 
 def _searched(search: MetadataSearch) -> str:
-    """Return a text about the search for an expired snapshot, and its extent."""
+    """Return a text that describes how far the search for an expired snapshot went."""
     files = f"{search.files} older metadata files of the table were read"
     if search.back_to is not None:
         at = datetime.fromtimestamp(search.back_to / 1000, timezone.utc)
@@ -386,8 +390,8 @@ def _renamed(snapshot: Snapshot) -> LedgerStep:
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
     """Return True if an ancestor of `oldest`, a snapshot of main, can have a ledger of the query.
 
-    A head that is newer than `oldest` is not an ancestor of it. But an earlier ledger of the query
-    can be in an ancestor, unless the head is that of a first batch.
+    A branch head that is newer than `oldest` is not an ancestor of `oldest`. But an ancestor can
+    have an earlier ledger of the query, unless the head belongs to the query's first batch.
     """
     return any(
         head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)
@@ -396,16 +400,16 @@ def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
 
 
 def _order(head: Snapshot) -> tuple[int, int]:
-    """Return the sort key of a head: its sequence number, then the number in its ledger."""
+    """Return the sort key of a head: its sequence number, then the number of its batch."""
     return head.sequence, 0 if head.ledger is None else head.ledger.number
 
 
 def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | None:
-    """Return the branch with the last batch if a rollback to before the first has removed all.
+    """Return the branch with the last batch if a rollback has removed all batches from main.
 
-    `first` is main's first snapshot, and no later snapshot of main has a ledger. A batch after the
-    first is staged only if main has the previous batch. In format 1, which has no sequence numbers,
-    such a rollback looks like a replaced table.
+    `first` is main's first snapshot; no later snapshot of main has a ledger. The sink stages a
+    batch after the first only if main has the previous batch. In format 1, which has no sequence
+    numbers, such a rollback looks like a replaced table.
     """
     if first is None or first.parent is not None:
         return None
@@ -414,7 +418,7 @@ def _taken_out(first: Snapshot | None, heads: Mapping[str, Snapshot]) -> str | N
 
 
 def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
-    """Return the branch of the batch with the highest number above `after`, if there is one."""
+    """Return the branch with the highest batch number above `after`, or None if there is none."""
     later = {
         head.ledger.number: name
         for name, head in heads.items()
@@ -428,8 +432,8 @@ def _replaced(
 ) -> str | None:
     """Return a branch with batches that main had before `first`, its first snapshot; or None.
 
-    CREATE OR REPLACE TABLE creates main again, and keeps branches. A branch with a first batch
-    does not prove on its own that main ever had the batch.
+    CREATE OR REPLACE TABLE creates main again, but keeps the other branches. A branch with a
+    query's first batch does not prove on its own that main ever had that batch.
     """
     before = {
         head.ledger.number: name

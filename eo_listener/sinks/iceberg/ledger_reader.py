@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
-"""Keep Spark from creating a missing JDBC catalog, and from altering its tables."""
+"""Settings that keep Spark from creating a missing JDBC catalog, and from altering its tables."""
 
 
 class IcebergLedgerReader:
     """The `LedgerReader` of an Iceberg table; `name` is the name that was passed to the sink.
 
-    With `query`, another query's ledger has no heads if it cannot be determined; without `query`,
-    that is an error. The history covers the newest `batches`. Raises SettingsError for an invalid
-    name.
+    If `query` is given and the reader cannot determine the ledger of a different query, it returns
+    that ledger without heads; if `query` is None, it raises an error. The history covers the newest
+    `batches`. Raises SettingsError for an invalid name.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class IcebergLedgerReader:
             yield from row_origins(frame, self._name.key, columns)
 
     def close(self) -> None:
-        """Release the table; the caller closes its Spark."""
+        """Release the table; the caller must stop the Spark session that it has passed."""
         self._table = None
 
     def _stored(self, table: IcebergTable, query: str) -> StoredLedger | None:
-        """Return the ledger of a query; None if main never had a batch of it.
+        """Return the ledger of a query, or None if main never had a batch of the query.
 
-        It has no heads if they cannot be determined.
+        The ledger has no heads if they cannot be determined.
         """
         key = LedgerKey(self._name.key, query)
         try:
@@ -135,7 +135,10 @@ class IcebergLedgerReader:
     def _steps(
         self, table: IcebergTable, published: Published, snapshot: int
     ) -> Iterator[LedgerStep]:
-        """Yield the ledger's own snapshot, since main may no longer lead to it, and then main's."""
+        """Yield the step of the ledger's own snapshot, then the earlier steps in main.
+
+        Main may no longer lead to the ledger's own snapshot, since snapshots expire.
+        """
         read = self.published.read(table, snapshot)
         if read is not None:
             yield LedgerStep(published.heads, None, None, read.committed)
@@ -185,7 +188,7 @@ class IcebergLedgerReader:
         return table
 
     def require_table(self) -> IcebergTable:
-        """Load the table. Raises SettingsError if it does not exist, ThrownError and JvmError."""
+        """Load the table. Raises ThrownError, JvmError, and SettingsError if it does not exist."""
         table = self._load()
         if table is None:
             raise self._absent(

@@ -1,4 +1,4 @@
-"""Repairs a ledger in an Iceberg table: publishes it like a batch, in snapshots without rows."""
+"""Repairs a ledger in an Iceberg table: publishes it as a sink does, in snapshots without rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table."""
+        """Check nothing: the ledger is in the table itself, so it cannot become another table's."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit of the table."""

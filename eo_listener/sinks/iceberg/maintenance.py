@@ -1,6 +1,6 @@
 """Maintenance of an Iceberg table while queries write to it, by Iceberg's own procedures.
 
-Compaction, expiry and the removal of orphan files are Iceberg's
+Compaction, expiry and the removal of orphan files are procedures of Iceberg
 (https://iceberg.apache.org/docs/latest/spark-procedures/). This module decides which snapshots may
 expire: snapshots between the last batch of a query and the head of main prove that main has this
 batch, so they are kept, no matter how old they are.
@@ -23,7 +23,7 @@ from eo_listener.spark.jvm.iceberg_table import MAIN, session
 from eo_listener.spark.session.iceberg_runtime import EXTENSION
 
 _SHORTEST: Final = timedelta(days=1)
-"""Iceberg's own minimum: a program may still be writing a younger file."""
+"""Iceberg's own minimum for `orphans_after`: a program may still be writing a younger file."""
 _NO_PROCEDURES: Final = ("ParseException", "NoSuchProcedureException")
 _MB: Final = 1024 * 1024
 _FILES: Final = "content, count(*), sum(file_size_in_bytes)"
@@ -32,10 +32,10 @@ _SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One procedure: the reason to run it, the statement, and its result.
+    """One run of a procedure: the reason for it, the statement, and its result.
 
     `result` has the columns of the procedure's answer; it is None if the procedure was not run.
-    `retention` is the reason why fewer snapshots expire than requested.
+    `retention` is the reason why fewer snapshots expire than requested, if that is so.
     """
 
     reason: str
@@ -49,7 +49,7 @@ class MaintenanceStep:
 
 
 class SnapshotRow(NamedTuple):
-    """A row of the metadata table `snapshots`; its time is in UTC."""
+    """A row of Iceberg's metadata table `snapshots`; its time is in UTC."""
 
     id: int
     parent: int | None
@@ -57,7 +57,7 @@ class SnapshotRow(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The time before which snapshots may expire, and the branch that keeps later ones, if any."""
+    """The time before which snapshots may expire, and the branch, if any, that needs later ones."""
 
     older_than: datetime
     branch: str | None
@@ -73,11 +73,11 @@ def maintain_iceberg(
 ) -> tuple[MaintenanceStep, ...]:
     """Compact an Iceberg table, expire its snapshots and remove its orphan files, in this order.
 
-    Without `execute` the function changes nothing, and the returned steps show what there is to do.
-    Queries may go on writing meanwhile. None for `expire_after` or `orphans_after` skips that step.
-    `table` is the full name, as IcebergSink takes it. The function uses the active session, or the
-    first session of the process if only that one has the catalog; the session needs Iceberg's SQL
-    extensions.
+    If `execute` is False, the function changes nothing, and the returned steps show what there is
+    to do. Queries may go on writing to the table meanwhile. If `expire_after` or `orphans_after` is
+    None, the function skips that step. `table` is the full name, as IcebergSink takes it. The
+    function uses the active session, or the first session of the process if only that one has the
+    catalog; the session needs Iceberg's SQL extensions.
 
     Raises SettingsError, and SinkError if a procedure fails; earlier steps are then done.
     """
@@ -109,9 +109,9 @@ def expiry_limit(
 ) -> Limit:
     """Return the time before which snapshots may expire, at most `cutoff`. No I/O.
 
-    If the head of a sink's branch is in main, it has the ledger of a query. Later snapshots of main
-    must not expire, or nobody could tell that the batch was not rolled back. Raises KeyError if
-    `snapshots` lack main's head, because they were read before the branches.
+    If the head of a sink's branch is in main, that snapshot has the ledger of a query. Snapshots of
+    main after it must not expire, or nobody could tell that the batch was not rolled back. Raises
+    KeyError if `snapshots` lack main's head, because they were read before the branches.
     """
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     limit = Limit(cutoff, None)
@@ -127,7 +127,7 @@ def expiry_limit(
 
 
 class _Work:
-    """Runs the procedures on one table, or only plans them."""
+    """Runs the procedures on one table or, if `execute` is False, only plans them."""
 
     def __init__(self, spark: Any, name: TableName, *, execute: bool) -> None:
         self._spark, self._name, self._execute = spark, name, execute

@@ -1,8 +1,8 @@
 """Upserts rows by their keys, with one MERGE on the branch of the batch.
 
-The MERGE compares the rows with main at the time when the branch was made. So the sink may publish
-it after another commit only if that commit has neither added a row with one of the batch's keys nor
-moved such a row.
+The MERGE compares the batch's rows with the rows that main had when the branch was made. So the
+sink may publish the MERGE after another commit only if that commit has neither added a row with one
+of the batch's keys nor moved such a row to another file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Upsert:
     ) -> Iterator[Upsert]:
         """Compute the rows of `frame` once; `columns` are the columns to write.
 
-        Raises as `Merge.staged` does.
+        Raises the errors of `Merge.staged`.
         """
         merge = Merge(
             target=target, table=name.sql, label=label, rows=columns_of(frame), columns=columns
@@ -62,7 +62,7 @@ class Upsert:
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
         """Merge the rows on the branch; return the number of their keys.
 
-        Raises as `Merge.check_table` does, and ThrownError.
+        Raises the errors of `Merge.check_table`, and ThrownError.
         """
         merge = replace(self.merge, table=self.name.branch(branch))
         with java_errors():
@@ -74,7 +74,7 @@ class Upsert:
             return count
 
     def concerns(self, base: int, main: int) -> bool:
-        """Return True if an appended row has a key of the batch, or cannot be read."""
+        """Return True if a row appended to main has a key of the batch, or cannot be read."""
         try:
             return self._concerns(base, main)
         except ThrownError:  # the snapshots may be gone; any other fault will show again

@@ -1,4 +1,4 @@
-"""Judges, by their snapshots, the commits of other writers to main during a batch. No I/O."""
+"""Judges the commits that other writers made to main during a batch, by their snapshots. No I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _REPLACE: Final = "replace"
 def since(
     read: Callable[[int], Snapshot | None], main: int | None, base: int | None
 ) -> tuple[Snapshot, ...] | None:
-    """Return the snapshots from `main` back to `base`, exclusive, the newest first.
+    """Return the snapshots from `main` back to `base`, without `base`, from newest to oldest.
 
-    Return None if `base` is no ancestor: main was rolled back, or a snapshot between has expired.
+    Return None if `base` is no known ancestor of `main`: main was rolled back, or a snapshot
+    between them has expired.
     """
     snapshots: list[Snapshot] = []
     while main != base:

@@ -51,7 +51,7 @@ class TableName:
 
     @property
     def key(self) -> str:
-        """The name for the ledger's key and for texts."""
+        """The table's name as the key of its ledgers, and for texts."""
         plain = re.compile(r"\w+")
         return ".".join(part if plain.fullmatch(part) else quoted(part) for part in self.parts)
 
@@ -62,16 +62,16 @@ class TableName:
 
     @property
     def sql(self) -> str:
-        """The name for a statement."""
+        """The table's name, quoted for a statement."""
         return ".".join(map(quoted, self.parts))
 
     @property
     def namespace(self) -> str:
-        """The namespace's name for a statement."""
+        """The namespace's name, quoted for a statement."""
         return ".".join(map(quoted, self.parts[:-1]))
 
     def branch(self, name: str) -> str:
-        """Return the name of a branch of the table, for a statement that reads or writes it."""
+        """Return the name of the table's branch `name`, for a statement that reads or writes it."""
         return f"{self.sql}.{quoted('branch_' + name)}"
 
     def fast_forward(self, branch: str) -> str:
@@ -87,7 +87,7 @@ _LEAST: Final = 3
 
 
 def new_branch(query: str, run_id: str) -> str:
-    """Return a name that no branch has had; `is_branch_of` recognises the query in it."""
+    """Return a name that no branch has had; `is_branch_of` recognises the query in the name."""
     return f"eo_{_digest(query, 16)}_{_digest(run_id, 8)}_{secrets.token_hex(6)}"
 
 

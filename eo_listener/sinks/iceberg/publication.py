@@ -1,9 +1,9 @@
 """Writes a batch on its own branch and moves main to the branch, in the right order of steps.
 
-The branch begins at the very snapshot of main whose ledger the sink has compared. One commit moves
-main to the branch, and Iceberg refuses the commit if main is elsewhere by then. So no rows and no
-ledger of another driver can come between, no matter what was written on the branch and how long
-that took.
+The branch begins at the snapshot of main whose ledger the sink has compared with the batch. One
+commit moves main to the branch, and Iceberg refuses the commit if main is elsewhere by then. So no
+rows and no ledger of another driver can come between the comparison and the commit, no matter what
+the sink writes on the branch and how long that takes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 
 TRIES: Final = 100
-"""How often in a row other commits may come first before the batch starts over."""
+"""How often in a row other commits may come first before the sink starts the batch over."""
 _COMPUTED: Final = 5
-"""How often the sink computes a batch's changes from the same rows before the batch starts over."""
+"""How often the sink computes a batch's changes from the same rows before it starts over."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
 
@@ -59,7 +59,7 @@ class _ComputedInVainError(Exception):
 
 
 class Staged(NamedTuple):
-    """The branch of a batch, and the batch's ledger.
+    """The branch of a batch, and the ledger after the batch.
 
     `base` is the snapshot of main from which the branch was made, `root` the branch's first
     snapshot.
@@ -73,11 +73,11 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes one entry into one table, once.
+    """Writes and publishes the batch of one entry in one table; for one try.
 
     `letters` is the place of the batch's dead letters, which is published with the ledger. Before
-    it writes anything, the publication calls `settle` with the place of the previous batch's dead
-    letters.
+    `write` writes anything, it calls `settle` with the place of the previous batch's dead letters,
+    so that these are published first.
     """
 
     label: str
@@ -90,7 +90,7 @@ class Publication:
     settle: Callable[[str], None] | None = None
 
     def write(self) -> Applied:
-        """Write rows and ledger. Raises as `Sink.apply` does."""
+        """Write and publish rows and ledger. Raises the errors of `Sink.apply`."""
         began, computed = monotonic(), 0
         while True:
             try:
@@ -133,7 +133,7 @@ class Publication:
         return Applied(rows=added if written is None else written)
 
     def stage(self) -> Staged:
-        """Write rows and ledger on a branch without publishing it. Raises as `write` does."""
+        """Write rows and ledger on a branch without publishing it. Raises the errors of `write`."""
         staged = self.begin()
         try:
             self.fill(staged)
@@ -146,7 +146,7 @@ class Publication:
         return staged
 
     def begin(self) -> Staged:
-        """Create the branch at main's snapshot, if its ledger has the heads that the entry expects.
+        """Create the branch at main's snapshot if main's ledger has the heads in the entry.
 
         Raises as `write` does.
         """
@@ -172,9 +172,9 @@ class Publication:
         raise overtaken(self.label, self.entry.batch_id) from refused
 
     def fill(self, staged: Staged) -> int | None:
-        """Write the rows on the branch; return their number, if known. Raises as `write` does.
+        """Write the rows on the branch; return their number if known. Raises the errors of `write`.
 
-        If that fails and the branch is gone, probably dropped by a successor, the error is
+        If the write fails and the branch is gone (probably a newer driver dropped it), the error is
         retriable.
         """
         with translating(self.label):
@@ -189,9 +189,9 @@ class Publication:
                 raise
 
     def _checked_ledger(self) -> Published:
-        """Return the ledger, if it still has the heads that the entry expects.
+        """Return the ledger, which must still have the heads that the entry expects.
 
-        Raises ForeignWriterError, and SinkError if the table was replaced.
+        Raises ForeignWriterError if it has other heads, and SinkError if the table was replaced.
         """
         entry = self.entry
         had_ledger = any(move.expected is not None for move in entry.moves.values())
@@ -235,7 +235,7 @@ class Publication:
         raise overtaken(self.label, self.entry.batch_id) from refused
 
     def _after_others(self, error: ThrownError, before: str) -> ThrownError:
-        """Return `error`, a refusal, if others have changed the table and a retry may succeed.
+        """Return `error`, a refusal, if others have changed the table, so a retry may succeed.
 
         `before` is the version of the table on which the commit was made. Raises SinkError for any
         other refusal.
@@ -248,8 +248,8 @@ class Publication:
     def _is_committed(self) -> bool:
         """Return True if main has the batch, although its commit was refused.
 
-        A JDBC catalog sends a commit again if the connection broke (`JdbcClientPool`): if the first
-        succeeded, the second is refused. Raises OutcomeUnknownError.
+        If its connection breaks, a JDBC catalog sends a commit again (`JdbcClientPool`); if the
+        first request had succeeded, the database refuses the second. Raises OutcomeUnknownError.
         """
         try:
             self.table.refresh()
@@ -285,11 +285,11 @@ class Publication:
             raise overtaken(self.label, self.entry.batch_id)
 
     def _check_valid(self, staged: Staged, valid_at: int | None) -> None:
-        """Check that the batch's changes would be the same if computed from the current main.
+        """Check that Spark would compute the same changes for the batch from the current main.
 
-        They were the same at main's snapshot `valid_at`. They stay the same if later commits change
-        no rows, or only append rows that do not concern the batch, and keep the files that the
-        batch has changed. Raises _ComputedInVainError.
+        The changes are known to be valid at main's snapshot `valid_at`. They stay valid if later
+        commits change no rows, or only append rows that do not concern the batch, and keep the
+        files that the batch has changed. Raises _ComputedInVainError.
         """
         table = self.table
         if table.main == valid_at or (table.main is not None and self.rows.appends):
@@ -318,19 +318,20 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """Return the summary of the branch's first, empty snapshot; None if rows come first.
+        """Return the summary of the branch's first, empty snapshot; None if none is needed.
 
-        If the branch is dropped, Iceberg creates it again from main, without this snapshot.
+        Without this snapshot, the sink could not detect that the branch was dropped and that
+        Iceberg created it again from main.
         """
         return None if self.rows.appends else {BATCH_OF: self.entry.query}
 
     def _summary(self, staged: Staged) -> dict[str, str]:
-        """Return the summary of the snapshot to which main is moved."""
+        """Return the summary of the snapshot to which `_move_main` moves main."""
         letters = {} if self.letters is None else {LETTERS: self.letters}
         return {PROPERTY: staged.ledger, **letters}
 
     def _ledger(self, published: Published) -> LedgerText:
-        """Return the ledger after the entry."""
+        """Return the ledger as it will be after the entry."""
         return published.ledger.after(self.entry)
 
     def _is_in(self, heads: Mapping[TopicPartition, Head]) -> bool:
@@ -344,7 +345,8 @@ class Publication:
     def _check_staged(self, staged: Staged) -> int:
         """Check that the branch has all changes of the batch and nothing else.
 
-        Return how many rows its snapshot has added; 0 for several snapshots.
+        Return how many rows the branch's snapshot has added, or 0 if the branch has several
+        snapshots.
         """
         at = self.table.branches.get(staged.branch)
         head = None if at is None else self.ledgers.read(self.table, at)

@@ -73,7 +73,7 @@ class IcebergSink:
     nothing can show any longer whether a rollback removed its rows. That happens if the snapshots
     between the batch and main's head have expired, the table's older metadata were deleted, and no
     file of the batch remains. The catalog must refuse a commit if another commit came first, as
-    catalogs in a database, Hive's and REST's do.
+    catalogs in a database, Hive catalogs and REST catalogs do.
 
     Raises SettingsError for invalid arguments.
     """
@@ -149,7 +149,7 @@ class IcebergSink:
         return LedgerPlace(address=f"iceberg:{self.key}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Return the heads of `query`, none if there is no table; first publish pending letters."""
+        """Publish pending dead letters, then return the heads of `query`; empty without a table."""
         with translating(self.label):
             table = self._find()
             self._uuid = None if table is None else table.uuid
@@ -163,7 +163,7 @@ class IcebergSink:
         return published.heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads whose last move is by `query_id`, in this table's own ledgers."""
+        """Return the heads that `query_id` has moved last, in the ledgers of this table."""
         with translating(self.label):
             table = self._find()
             if table is None:
@@ -171,7 +171,7 @@ class IcebergSink:
             return self._ledgers.moved_by(table, self.key, query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:  # noqa: ARG002  # other sinks need the plan
-        """Write the rows of `frame` and `entry`, and publish both in one commit."""
+        """Write the rows of `frame` and the ledger entry `entry`; publish both in one commit."""
         self._session = frame.sparkSession
         if self._letters is not None:
             return self._apply_sifted(frame, entry, self._letters)
@@ -254,9 +254,9 @@ class IcebergSink:
         )
 
     def _checked(self, spark: Any, entry: Entry) -> IcebergTable | None:
-        """Return the table, None if there is none. Raises as `find` and `check_wap` do.
+        """Return the table, or None if there is none. Raises the errors of `find` and `check_wap`.
 
-        Also raises SinkError if it is not the table from which the ledger was read.
+        Also raises SinkError if this is not the table from which the ledger was read.
         """
         table = find(spark, self._name)
         if any(move.expected is not None for move in entry.moves.values()):
@@ -269,7 +269,7 @@ class IcebergSink:
         return table
 
     def _flaws(self, frame: DataFrame) -> list[Column]:
-        """Return the reasons why the table would refuse rows of `frame`; none for `apply=`."""
+        """Return the reasons why the table would refuse rows of `frame`; empty for `apply=`."""
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
@@ -286,7 +286,7 @@ class IcebergSink:
         self.close()
 
     def _find(self) -> IcebergTable | None:
-        """Return the table, from the last batch's session or any other. Raises as `find` does."""
+        """Load the table in the last batch's session, or another. Raises the errors of `find`."""
         return find(session(self._name.parts[0], self._session), self._name)
 
     def _make(self, frame: DataFrame) -> IcebergTable:
@@ -328,9 +328,9 @@ class IcebergSink:
         return has_files_of(spark, self._name, self.label, snapshot)
 
     def _report(self, published: Published) -> None:
-        """Log once that main was rolled back to before later batches, and how to undo that.
+        """Log once that a rollback has removed batches from main, and how to undo that.
 
-        If the table was replaced, log that.
+        If the table was replaced, log that instead.
         """
         branch = published.rolled_back or published.replaced
         if branch is None or branch == self._reported:

@@ -1,4 +1,4 @@
-"""The relevant parts of a table's snapshots, and what a sink adds to their summaries. No I/O."""
+"""The parts of a table's snapshots that a sink uses, and what it adds to summaries. No I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from eo_listener.sinks.ledger_text import Heads, LedgerText
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataSearch
 
 PROPERTY: Final = "eo-ledger"
-"""The key of the ledger in a snapshot's summary; lower case, since Spark lowers writer options."""
+"""The key of the ledger in a snapshot's summary. Spark makes keys of writer options lower case."""
 LETTERS: Final = "eo-letters"
-"""The key of the place of a batch's dead letters, see `LettersOfBatch`."""
+"""The key of the place of a batch's dead letters in a summary (see `LettersOfBatch`)."""
 BATCH_OF: Final = "eo-batch-of"
-"""The key of the query's name in the empty snapshot before the statements of a batch."""
+"""The key of the query's name, in the summary of the empty snapshot with which a batch begins."""
 
 RENAMED_FROM: Final = "eo-renamed-from"
-"""The key of the query's old name, in the snapshot whose ledger has the new name."""
+"""The key of the query's old name, in the summary of the snapshot with the renamed ledger."""
 
 _PROGRAM: Final = ("engine-name", "engine-version", "app-id")
 
@@ -50,7 +50,7 @@ class Snapshot(NamedTuple):
 
     @property
     def heads(self) -> Heads:
-        """All heads of the ledger's query, none if the snapshot has no ledger."""
+        """All heads of the ledger's query; empty if the snapshot has no ledger."""
         return {} if self.ledger is None else self.ledger.heads
 
 
@@ -65,12 +65,13 @@ class Snapshots(Protocol):
     def search(self) -> MetadataSearch: ...
 
     def snapshot(self, snapshot_id: int) -> str | None:
-        """Return a snapshot in Iceberg's JSON, None if it has expired."""
+        """Return a snapshot in Iceberg's JSON, or None if it has expired."""
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
         """Return an expired snapshot from older metadata files, or None if no such file has it.
 
-        `child` is a snapshot that was made from it, and `committed` the time of `child` in ms.
+        `child` is a snapshot that was made from the expired one, and `committed` the time of
+        `child` in ms.
         """
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
@@ -81,7 +82,7 @@ class Snapshots(Protocol):
 
 
 class Owner(NamedTuple):
-    """The query whose ledger is in a snapshot, if it has a ledger, and the snapshot's parent."""
+    """The query whose ledger is in a snapshot, if a ledger is in it, and the snapshot's parent."""
 
     query: str | None
     parent: int | None

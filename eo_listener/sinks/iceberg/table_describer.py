@@ -73,7 +73,7 @@ def _describe_table(
 
 
 def _expiring(settings: TableSettings) -> list[str]:
-    """Return the sinks' branches that can expire; a sink makes branches that never expire."""
+    """Return the sinks' branches that can expire; when a sink makes a branch, it never expires."""
     return [
         name
         for name, age in settings.ages.items()

@@ -81,9 +81,10 @@ class _Turn(NamedTuple):
 
 
 class Turns:
-    """Gives one thread at a time a session: all queries may share the session of their frames.
+    """Lets one thread at a time use a session, since queries may share the session of their frames.
 
-    A thread waits at most `longest` seconds for the same batch of another thread.
+    A thread waits at most `longest` seconds while the same batch of another thread holds the
+    session.
     """
 
     def __init__(self, longest: float) -> None:
@@ -152,16 +153,19 @@ class UserSql:
     def staged(
         cls, name: TableName, table: IcebergTable, frame: DataFrame, *, target: Target, entry: Entry
     ) -> Iterator[UserSql]:
-        """Compute the rows of `frame` once, as a view: statements read them several times.
+        """Compute the rows of `frame` once, for a view: statements may read it several times.
 
         Only one batch at a time runs in a session, since all batches use the same view name. Raises
-        as `Turns.take` does.
+        the errors of `Turns.take`.
         """
         with _TURNS.take(frame.sparkSession, entry), keep_as_view(frame, STAGED) as rows:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
-        """Run the statements; return the number of rows given to them. Raises their errors."""
+        """Run the statements or the function; return how many rows these got.
+
+        Raises the errors of the statements or the function.
+        """
         batch = Branch(self.rows.sparkSession, self.name.branch(branch), self.table.uncache)
         if callable(self.target.apply):
             self.target.apply(batch, self.entry)
@@ -171,5 +175,5 @@ class UserSql:
             return self.rows.count()
 
     def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
-        """Return True: the statements may do anything with other rows."""
+        """Return True: the result of the statements may depend on any rows of the table."""
         return True

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class RowWriter(Protocol):
-    """Writes the rows of one try on a branch.
+    """Writes the rows of one try of a batch on a branch.
 
-    If `appends` is True, it writes one snapshot, which adds files and has the ledger too; the batch
-    need not be written again if main has moved.
+    If `appends` is True, the writer writes one snapshot, which only adds files and also has the
+    ledger; then the sink need not write the batch again if main has moved.
     """
 
     @property
     def appends(self) -> bool: ...
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Write the rows; return their number, None if it is in the snapshot. Raises ThrownError.
+        """Write the rows; return their number, or None if the snapshot has it. Raises ThrownError.
 
         A writer that appends gives its snapshot this `summary`.
         """

@@ -25,8 +25,8 @@ OnRepeated = Literal["fail", "accept"]
 def require_options(options: object, topics: Sequence[str]) -> None:
     """Raise SettingsError if `options` are not options of Spark's Kafka sink.
 
-    The error shows no values. The function refuses options without the prefix `kafka.`, which
-    Spark itself ignores.
+    The error shows no values of options. The function also refuses options without the prefix
+    `kafka.`, which Spark itself would ignore.
     """
     if not isinstance(options, Mapping):
         raise SettingsError(
@@ -50,7 +50,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
 
 
 def method_of(write_method: object, *, transactions: bool, dead_letters: str | None) -> WriteMethod:
-    """Return the write method; None stands for the default. Raises SettingsError."""
+    """Return the write method to use; None stands for the default. Raises SettingsError."""
     require_one_of("write_method", write_method, (None, "driver", "executors"))
     if write_method == "driver" and not transactions:
         raise SettingsError(
@@ -71,7 +71,7 @@ def method_of(write_method: object, *, transactions: bool, dead_letters: str | N
 
 
 def require_names(**names: object) -> None:
-    """Raise SettingsError for an invalid name of a sink or a group; ignore a name that is None."""
+    """Raise SettingsError for an invalid name of a sink or group; a name that is None is valid."""
     for argument, name in names.items():
         if name is not None:
             if not isinstance(name, str) or not name:
@@ -83,7 +83,7 @@ def require_names(**names: object) -> None:
 def require_transactional_id(label: str, sink: str, query: str) -> None:
     """Raise SettingsError if the transactional id of this sink and query is too long for Kafka.
 
-    A broker would close the connection, as if it were down.
+    For such an id a broker would close the connection, as if the broker were down.
     """
     size = len(sink_transactional_id(sink, query))  # in ASCII
     if size > MOST_BYTES:
@@ -126,8 +126,8 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
 class UnfencedSettings:
     """The settings of a sink without transactions.
 
-    `identity` are the columns that identify a row, None for the source's topic, partition and
-    offset. `accept` means that the sink continues if rows were duplicated or lost.
+    `identity` are the columns that identify a row; None stands for the source's topic, partition
+    and offset. `accept` is True if the sink continues after rows were duplicated or lost.
     """
 
     identity: tuple[str, ...] | None
@@ -146,7 +146,8 @@ class UnfencedSettings:
     ) -> UnfencedSettings | None:
         """Return the settings of a sink without transactions, or None if it has transactions.
 
-        `tuning` are its producer's properties, in librdkafka's names. Raises SettingsError.
+        `tuning` are the properties of the sink's producer, in librdkafka's names. Raises
+        SettingsError.
         """
         if not isinstance(transactions, bool):
             raise SettingsError(

@@ -1,4 +1,4 @@
-"""The target topics as Kafka describes them, and their changes. No I/O."""
+"""The target topics as Kafka describes them, and the checks for changes of these. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Topics of a sink by name, as Kafka described them at one moment."""
+    """The topics of a sink, by name, as Kafka described them at one moment."""
 
     topics: Mapping[str, Target]
 
@@ -41,7 +41,7 @@ class Targets:
         return cls(topics=described)
 
     def of_rows(self, names: Collection[str]) -> Targets:
-        """Return only the topics `names`, to which rows go."""
+        """Return these targets without any topics but `names`, those to which rows go."""
         return Targets(topics={name: self.topics[name] for name in names})
 
     @property

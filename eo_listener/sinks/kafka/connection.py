@@ -88,14 +88,14 @@ class ConnectionSettings:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers, which error texts and log lines use as the cluster's name."""
+        """The bootstrap servers; error texts and log lines use them as the cluster's name."""
         return self.cluster.servers
 
     def refuse_delegation_tokens(self) -> None:
         """Raise SettingsError if Spark would log in with a delegation token.
 
-        It would if the options name no login, and Spark has a token for the cluster. Reads Spark's
-        settings from the JVM: one call is enough.
+        It would do so if the options name no login and Spark has a token for the cluster. The
+        method reads Spark's settings from the JVM, so one call for a sink is enough.
         """
         from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark
 
@@ -105,7 +105,7 @@ class ConnectionSettings:
             )
 
     def properties(self) -> dict[str, str]:
-        """Return librdkafka's properties for a connection; they contain secrets.
+        """Return librdkafka's properties for a connection; these contain secrets.
 
         Raises KafkaError if a key store cannot be read.
         """

@@ -1,8 +1,8 @@
-"""Writes the rows of a batch through the driver, which fetches them in Arrow and sends them.
+"""Writes the rows of a batch through the driver, which fetches them in Arrow's format.
 
-The rows of Spark's tasks arrive one task after the other. A task is never split into smaller tasks,
-which would change the order of its rows: rows with the same key that were read from one partition
-are sent in the order in which they were read.
+The driver receives the rows of one task after the other. It never has a task split into smaller
+tasks, which would change the order of the rows: rows with the same key that were read from one
+partition are sent in the order in which they were read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DriverWriter:
         return 1
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Send every row, or a dead letter for it, and wait for Kafka's acknowledgements."""
+        """Send each row, or a dead letter instead of it, and wait for Kafka's acknowledgements."""
         sent: Counter[str] = Counter()
         row_count = 0
         for number, batch in enumerate(self._rows):
@@ -91,7 +91,7 @@ class DriverWriter:
 
 
 def _sent(producer: BatchProducer, record: Record) -> str | None:
-    """Send a record; return None, or the reason why the client refuses it."""
+    """Send a record; return the reason if the client refuses it, otherwise None."""
     try:
         producer.send(
             record.topic,
@@ -108,7 +108,7 @@ def _sent(producer: BatchProducer, record: Record) -> str | None:
 def explained(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches; raise SinkError, with a fix, if a task has too many bytes."""
+    """Yield the batches; raise SinkError, which names a fix, if a task has too many bytes."""
     try:
         yield from batches
     except TooManyBytesError as error:

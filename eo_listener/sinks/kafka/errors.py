@@ -1,4 +1,4 @@
-"""Translates Kafka's answers to the sink into errors that say who must do what."""
+"""Translates Kafka's answers to the sink into errors whose fix says who must do what."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Explanation:
     fences: bool = True
 
     def translate(self, error: KafkaError) -> EoListenerError:
-        """Return the error to raise for `error` if nothing was written."""
+        """Return the error to raise for `error`, after which nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
         # The cluster refuses a producer that may not write to any topic (KIP-679).
@@ -143,7 +143,7 @@ class Explanation:
     def locked_error(
         self, partition: int, offset: int, owner: str | None, waited: float
     ) -> SinkLockedError:
-        """Return the error for a ledger that cannot be read to its end."""
+        """Return the error for a ledger whose end cannot be read because of an open transaction."""
         by = "an unknown producer" if owner is None else repr(owner)
         return SinkLockedError(
             f"{self.label}: cannot read partition {partition} of the ledger's topic "
@@ -155,7 +155,7 @@ class Explanation:
         )
 
     def size_error(self, size: int, error: TooLargeError) -> SettingsError:
-        """Return the error for a record of the ledger that is too large to be sent."""
+        """Return the error for a record of the ledger that is too large to send."""
         return SettingsError(
             f"{self.label}: the ledger's record of a batch has {size:,} bytes: {error}",
             cause="it holds the offsets of each partition of the source and the targets",

@@ -1,8 +1,8 @@
-"""Writes the rows of a batch by the executors: each task's producer joins the driver's transaction.
+"""Has the executors write a batch: each task's producer joins the driver's transaction.
 
-One task sends all rows for a partition, in their order. Each producer begins with sequence number
-0: if two producers sent to one partition, the broker would take the records of the second for
-duplicates, acknowledge them, and not write them.
+One task sends all rows for a partition, in the order of the rows. Each producer begins with
+sequence number 0: if two producers sent to one partition, the broker would take the records of the
+second for duplicates, acknowledge them, and not write them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REASONS: Final = {
 
 
 class ExecutorWriter:
-    """The `RowWriter` for `write_method="executors"`. Raises SettingsError, and KafkaError."""
+    """The `RowWriter` for `write_method="executors"`. Raises SettingsError and KafkaError."""
 
     joined = True
 
@@ -66,7 +66,7 @@ class ExecutorWriter:
         self._tasks = task_count(frame)
 
     def prepare(self) -> int:
-        """Return how many tasks will write: as many as run at the same time."""
+        """Return how many tasks will write: as many as Spark runs at the same time."""
         return self._tasks
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
@@ -125,7 +125,7 @@ def task_count(frame: Any) -> int:
 
 
 class Request(NamedTuple):
-    """The argument that asks for executors to send the rows, and the fix if they cannot."""
+    """The argument of the sink that asks executors to send rows, and the fix if they cannot."""
 
     argument: str
     instead: str
@@ -139,10 +139,10 @@ UNFENCED: Final = Request(
 
 
 def joining(frame: Any, properties: Mapping[str, str], request: Request) -> JavaTransactions:
-    """Return the client through which the tasks of this session write and join a transaction.
+    """Return the client through which the tasks of the session of `frame` join a transaction.
 
-    `properties` are those of a producer, in Java's names. Raises SettingsError if the session does
-    not allow it; `missing_members` returns what kafka-clients lacks for joining.
+    `properties` are those of a producer, in Java's names. Raises SettingsError if tasks of this
+    session cannot write. Does not check if kafka-clients can join: `missing_members` does.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -214,10 +214,10 @@ def refuse_errors(reports: Sequence[TaskReport]) -> None:
 
 
 def refusal_text(label: str, reason: int, count: int) -> str:
-    """Return the error text for rows that were not sent; `reason` is the shim's number."""
+    """Return the error text for rows that tasks did not send; `reason` is the shim's number."""
     return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
 
 
 def refusal_counts(reports: Sequence[TaskReport]) -> Counter[int]:
-    """Return how many rows were not sent, by the shim's number of the reason."""
+    """Return how many rows the tasks did not send, by the shim's number of the reason."""
     return sum((Counter(report.refused) for report in reports), Counter[int]())

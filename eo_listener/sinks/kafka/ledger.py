@@ -1,10 +1,10 @@
 """The format of the ledger in a compacted topic, and the settings of that topic. No I/O.
 
 Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
-499, 500 to 999, and so on. So a new partition moves no head from one record to another, and the
+499, 500 to 999, and so on. So no head moves to another record when a topic gets a partition. The
 heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
-records of a sink and query are in one partition of the ledger's topic, the partition of their first
-record: so most open transactions of other queries do not block them.
+records of a sink and query are in one partition of the ledger's topic, that of their first record;
+so most open transactions of other queries do not block a read of these records.
 
 An unreadable record stops only the query to which it may belong.
 """
@@ -50,8 +50,8 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 class BatchKey(NamedTuple):
     """The key of the records of a run's batches without transactions.
 
-    Each run has its own key, so that a replaced driver that goes on does not overwrite the records
-    of its successor.
+    Each run has its own key, so that a driver that was replaced, but goes on, does not overwrite
+    the records of its successor.
     """
 
     sink: str
@@ -73,11 +73,12 @@ class TargetEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch without transactions: it was begun, or applied if `size` is set.
+    """A batch that a sink without transactions has begun or, if `size` is set, applied.
 
-    A run has one record for each sink and query. It writes the record before a batch's first row,
-    and again once every row is acknowledged. The second version is the batch's commit: it holds the
-    new heads of `moves`, until a later batch writes them into the records of heads.
+    A run has one such record for each sink and query. The sink writes the record before a batch's
+    first row, and again once Kafka has acknowledged every row. The second version is the batch's
+    commit: it holds the new heads of `moves`, until a later batch writes these into the records of
+    heads.
     """
 
     #: Counts the batches of a sink and query, from 1.
@@ -103,11 +104,11 @@ class BatchRecord:
 
     @property
     def is_finished(self) -> bool:
-        """True if the batch is applied, and no begun range remains."""
+        """True if the batch is applied, and no range of an earlier, unfinished batch remains."""
         return self.size is not None and not self.remaining
 
     def heads(self) -> dict[TopicPartition, Head]:
-        """Return the heads that the batch has moved; none if it was only begun."""
+        """Return the heads that the batch has moved; empty if the batch was only begun."""
         if self.size is None:
             return {}
         return {
@@ -173,10 +174,11 @@ class BatchRecord:
 
 
 def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
-    """Return the record with the highest number, or None; of equal numbers, an applied record.
+    """Return the record with the highest batch number, preferably an applied one, or None.
 
-    If several runs began a batch under this number, the lowest ends count: nobody knows whose rows
-    came first, and reading more of a log than necessary does no harm.
+    If several runs began a batch with this number, the returned record has the lowest of their
+    stored ends: nobody knows whose rows came first, and reading more of a log than necessary does
+    no harm.
     """
     in_order = sorted(records, key=lambda record: (record.number, record.size is not None))
     if not in_order:
@@ -235,12 +237,13 @@ class RepairKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRecord:
-    """At most PER_RECORD heads of `topic` as a repair found them, and what it did to them.
+    """At most PER_RECORD heads of `topic` before a repair, and the change that the repair made.
 
-    The ledger's topic has heads, but no history of batches; these records are all of its history.
+    The ledger's topic has heads, but no history of batches; records of repairs are its only
+    history.
 
-    If `gap` is set, the run `run_id` moved the next offset over it; otherwise the ledger was
-    renamed, as `verdict` describes. `at` is the time, in ISO 8601.
+    If `gap` is set, the repair, as run `run_id`, moved the next offset over this gap; otherwise the
+    repair renamed the ledger, as `verdict` describes. `at` is the time, in ISO 8601.
     """
 
     topic: str
@@ -282,7 +285,7 @@ class RepairRecord:
             )
 
     def applied(self) -> Iterator[AppliedBatch]:
-        """Yield the head of each partition before the repair, and after it."""
+        """Yield, for each partition, the head before the repair and the head after it."""
         for tp, head in self.heads.items():
             yield AppliedBatch(
                 partition=tp,
@@ -305,9 +308,9 @@ class RepairRecord:
 
 
 def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
-    """Return the heads that repairs read and wrote, by partition in the order of offsets.
+    """Return the heads that repairs read and wrote, sorted by partition, then by offset.
 
-    A head that one repair wrote and the next one read is listed once.
+    A head that one repair wrote and the next repair read is in the list once.
     """
     history: list[AppliedBatch] = []
     listed: set[tuple[TopicPartition, Head]] = set()
@@ -357,13 +360,13 @@ class LedgerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeadsRecord:
-    """Heads of one source topic, and the ids of the topics that the rows went to, by name."""
+    """Heads of one source topic, and by name the ids of the topics that got the rows."""
 
     heads: Heads
     targets: Mapping[str, str]
 
     def encode(self) -> bytes:
-        """Return the value as Kafka stores it: JSON, which has each mover once."""
+        """Return the value as Kafka stores it: JSON, in which each mover occurs once."""
         movers = Movers()
         rows = [movers.row(tp, head) for tp, head in sorted(self.heads.items())]
         return encoded(
@@ -382,7 +385,7 @@ class HeadsRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord(Generic[_Record]):
-    """A record that was read, and its partition of the ledger's topic."""
+    """A record that was read, and its partition in the ledger's topic."""
 
     record: _Record
     partition: int
@@ -390,7 +393,7 @@ class DecodedRecord(Generic[_Record]):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that no ledger of format 1 has written: its value, its partition and the error."""
+    """A record that is not of format 1: its value, its partition and the error."""
 
     value: bytes
     partition: int
@@ -418,7 +421,7 @@ class LedgerRecords:
         return self.written_heads(sink, query) | ({} if batch is None else batch.heads())
 
     def written_heads(self, sink: str, query: str) -> dict[TopicPartition, Head]:
-        """Return the heads stored in records of heads, which may lack moves of the last batch."""
+        """Return the heads in the records of heads, which may lack the moves of the last batch."""
         return {
             tp: head
             for stored in self._records_of(sink, query)
@@ -434,7 +437,7 @@ class LedgerRecords:
         return [key for key in self.batches if key[:2] == (sink, query)]
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads whose last move was made under this query id, of any sink and query.
+        """Return all heads, of any sink and query, that the query id `query_id` has moved last.
 
         Raises FormatError if a record with this id is unreadable.
         """
@@ -468,8 +471,8 @@ class LedgerRecords:
     def partition(self, sink: str, query: str, partitions: int) -> int:
         """Choose one of the `partitions` of the ledger's topic for a sink and query.
 
-        It is the partition that has their records; before the first record, the CRC-32 of both
-        names decides.
+        The result is the partition that has their records; before their first record, the CRC-32 of
+        both names decides.
         """
         for stored in self._records_of(sink, query):
             return stored.partition
@@ -486,8 +489,8 @@ def records_of(
 ) -> Iterator[LedgerRecord]:
     """Yield the records that `entry` changes; `before` are all heads of its sink and query.
 
-    `targets` are the ids of the topics that its rows go to, by name. With `complete`, yield the
-    records of all heads.
+    `targets` are the ids, by name, of the topics to which the entry's rows go. With `complete`,
+    yield the records of all heads.
     """
     heads = {tp: entry.head(tp) for tp in entry.moves}
     return records_of_heads(
@@ -511,7 +514,7 @@ def records_of_heads(
 
 
 class Decoder:
-    """Decodes the records of a topic at each reading, but unchanged records only once."""
+    """Decodes the records of a topic at each reading, but each unchanged record only once."""
 
     def __init__(self) -> None:
         self._cache: dict[
@@ -537,7 +540,7 @@ class Decoder:
 def _decode(
     key: bytes, value: bytes, partition: int
 ) -> tuple[AnyKey | bytes, DecodedRecord[Any] | UnreadableRecord]:
-    """Return a record with its decoded key, or with the raw key if either of them is unreadable."""
+    """Return a record with its decoded key, or with the raw key if the record is unreadable."""
     try:
         record_key, document = decode_key(key), _parsed(value)
         record: HeadsRecord | BatchRecord | RepairRecord
@@ -562,18 +565,18 @@ def owner(text: bytes) -> LedgerKey | None:
 
 
 def _hides_owner(key: bytes) -> bool:
-    """Return True if `key` has another format, and its sink and query cannot be known."""
+    """Return True if `key` has another format, from which its sink and query cannot be known."""
     document = _json(key)
     return isinstance(document, dict) and document.get("v", FORMAT) != FORMAT and owner(key) is None
 
 
 def concerns(sink: str, query: str) -> Callable[[bytes, bytes | None], bool]:
-    """Return a function that decides by key and value if a record is of this sink and query."""
+    """Return a function that returns True for the key and value of this ledger's records."""
     return lambda key, _: owner(key) == (sink, query)
 
 
 def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
-    """Return a function that decides if a record may have a head moved by this query id."""
+    """Return a function that returns True if a record may have a head that this query id moved."""
     quoted = encoded(query_id)
     return lambda _, value: value is not None and quoted in value
 

@@ -1,4 +1,4 @@
-"""Reads the ledger in a topic, by the right to Read alone; creates no topic, and fences nobody."""
+"""Reads the ledger in a topic; needs only the right to Read, creates no topic, fences nobody."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.kafka.ledger import Decoder, LedgerRecords, history_of, owner
 
 _GRACE: Final = 2.0
-"""Seconds to wait for a transaction: after the answer to its commit, it stays open for some
-milliseconds."""
+"""Seconds to wait for the end of an open transaction.
+
+After its producer has the answer to the commit, a transaction stays open for some milliseconds.
+"""
 
 
 class KafkaLedgerReader:
@@ -37,11 +39,11 @@ class KafkaLedgerReader:
 
     @property
     def label(self) -> str:
-        """The topic, and its cluster."""
+        """The topic and its cluster, for display."""
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Return all ledgers; `open` then names the ledgers whose transactions stay open.
+        """Return all ledgers; afterwards `open` names the ledgers whose transactions stay open.
 
         Changes of such a transaction are not among the heads. Raises SinkLockedError if the
         transaction hides committed records of other ledgers, and KafkaError if this user has no
@@ -57,7 +59,7 @@ class KafkaLedgerReader:
         return {key: _stored(key, records, topic_ids) for key in keys}
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Return the heads that repairs read and wrote: a topic has no history of batches."""
+        """Yield the heads that repairs read and wrote, since a topic has no history of batches."""
         with self._rights("Read"):
             records = self._records or self.read(lambda _: True)
         return iter(
@@ -139,7 +141,7 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raise SettingsError: a record in Kafka does not name the source offset of its row."""
+        """Raise SettingsError, as a record in Kafka does not name the source offset of its row."""
         raise SettingsError(
             f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",

@@ -1,9 +1,9 @@
 """Repairs the ledger in a topic, in one transaction with the transactional id of the ledger's sink.
 
-Taking over the id fences the sink, so nobody else can move that ledger until the commit. A sink
-of the new name is not fenced. But once their records are acknowledged, that sink and the repair
-each count the records that were appended since they read the ledger, so that one of them finds the
-records of the other.
+Taking over the id fences the sink, so nobody else can move that ledger until the commit. A rename
+does not fence a sink of the new name. But once their own records are acknowledged, that sink and
+the repair each count the records that were appended since they read the ledger, so that one of them
+finds the records of the other.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RecordChange(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """A repair's unique id and time; `partitions` is the number of the topic's partitions."""
+    """The unique id and the time of a repair; `partitions` is how many partitions the topic has."""
 
     id: str
     at: str
@@ -88,8 +88,9 @@ def rename_records(
 ) -> Iterator[RecordChange]:
     """Yield all records of a ledger under its new name, and the deletion of the old records.
 
-    Rows without transactions carry an id of their writer, which depends on the sink's name. So the
-    new records no longer have the number of rows after the ends of a batch.
+    Rows that were written without transactions carry an id of their writer, which depends on the
+    sink's name. So under the new name these rows could not be counted, and the new records leave
+    out the number of rows after the ends of a batch.
     """
     old, new = rename.old, rename.new
     old_partition = records.partition(*old, repair.partitions)
@@ -182,7 +183,7 @@ class KafkaLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Warnings: which id the repair takes over, and why no transaction can be looked up."""
+        """Warnings: which id the repair takes over, and why it cannot look up transactions."""
         warnings = []
         if self._fenced is not None:
             warnings.append(
@@ -229,7 +230,7 @@ class KafkaLedgerRepair:
         return tuple(signs)
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError if the new name consists of topics, but lacks one that has rows."""
+        """Raise SettingsError if the new name is a list of topics without a topic that has rows."""
         if rename.new.sink == rename.old.sink:
             return
         records = self._read(rename.old, rename.new)
@@ -261,7 +262,7 @@ class KafkaLedgerRepair:
         self._transact((rename.old, rename.new), plan, is_done)
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head over a gap."""
+        """Move the head in `entry` past an accepted gap."""
         key = LedgerKey(sink, entry.query)
         ((tp, move),) = entry.moves.items()
 
@@ -370,7 +371,7 @@ class KafkaLedgerRepair:
         is_done: Callable[[LedgerRecords], bool],
         error: KafkaError,
     ) -> bool:
-        """Return True if the transaction was committed; read when no request can change that."""
+        """Return True if the transaction was committed; read when no request can change it."""
         try:
             if not is_fenced(error):
                 self._take_over(name)

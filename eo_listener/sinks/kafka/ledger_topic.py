@@ -1,4 +1,4 @@
-"""The ledger's topic on its cluster: created if it does not exist, and read to its end."""
+"""The topic of a sink's ledger: creates it if it does not exist, and reads it to its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 
 _GRACE: Final = 1.0
-"""Seconds to wait for an open transaction of the same sink and query: after the answer to its
-commit, it stays open for some milliseconds, until its markers are written."""
+"""Seconds to wait for the end of an open transaction of the same sink and query.
+
+After its producer has the answer to the commit, a transaction stays open for some milliseconds,
+until its markers are written.
+"""
 
 
 logger = logging.getLogger("eo_listener")
@@ -48,11 +51,11 @@ class LedgerTopic:
     ) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, up to the end of the log.
 
-        With `fenced`, the caller has fenced all other producers of the query, or writes without
-        transactions: so no transaction of the query should be open. Without `fenced`, a transaction
-        of the query that stays open counts as not committed; if it is committed later, the
-        comparison after the fencing finds that. Raises SinkLockedError if a transaction of another
-        query stays open; with `fenced`, if any transaction does.
+        If `fenced` is True, the caller has fenced all other producers of the query, or writes
+        without transactions, so no transaction of the query should be open. If it is False, a
+        transaction of the query that stays open counts as not committed; should it be committed
+        later, the comparison after the fencing finds that. Raises SinkLockedError if a transaction
+        of another query stays open; with `fenced`, if any transaction does.
         """
         concerns = ledger.concerns(self._sink, query)
         self.records = self._read(concerns, explain, tolerates_own=not fenced)
@@ -69,10 +72,11 @@ class LedgerTopic:
             return records.moved_by(query_id)
 
     def check_written(self, query: str, partition: int, count: int) -> None:
-        """Raise RetriableSinkError unless `query` has exactly `count` new records since the read.
+        """Raise RetriableSinkError unless `query` has `count` more records than at the last read.
 
-        The log's end may have come from a broker that was no longer the partition's leader. The
-        broker that acknowledged the `count` records is the leader, so the log is read again.
+        The last read may have taken the log's end from a broker that was no longer the partition's
+        leader. The broker that acknowledged the `count` records is the leader, so the method reads
+        the log again.
         """
         written = self.count_written(query, partition)
         if written != count:
@@ -144,7 +148,7 @@ class LedgerTopic:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise SinkError if a record in this block is unreadable."""
+    """Raise SinkError if the block finds an unreadable record."""
     try:
         yield
     except FormatError as error:
@@ -152,7 +156,7 @@ def readable() -> Iterator[None]:
 
 
 def _blocking(reading: Reading, tolerates_own: bool) -> PendingRecord | None:
-    """Return the first record of an open transaction that the read must wait for, or None."""
+    """Return the first record of an open transaction for which the read must wait, or None."""
     return next(
         (record for record in reading.pending if not (tolerates_own and _hides_only_own(record))),
         None,
@@ -160,7 +164,7 @@ def _blocking(reading: Reading, tolerates_own: bool) -> PendingRecord | None:
 
 
 def _hides_only_own(pending: PendingRecord) -> bool:
-    """Return True if all hidden records are of the sink and query whose transaction is open.
+    """Return True if all hidden records belong to the sink and query whose transaction is open.
 
     A sink and query have one transaction at a time, so their committed records lie before it.
     """

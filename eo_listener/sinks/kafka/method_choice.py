@@ -67,7 +67,7 @@ class MethodChoice:
     def writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
         """Return the object that writes the rows of `frame` in a transaction, for one try.
 
-        Raises SettingsError, and KafkaError for an answer of the JVM that cannot be read.
+        Raises SettingsError, and KafkaError if an answer of the JVM cannot be read.
         """
         joined = self._transactions(frame) if self._by_executors else None
         if joined is None:
@@ -83,7 +83,7 @@ class MethodChoice:
     def task_rows(self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None) -> TaskRows:
         """Return the object that writes the rows of `frame` without a transaction, for one try.
 
-        Raises as `writer` does, and SettingsError for unsuitable columns.
+        Raises the errors of `writer`, and SettingsError for unsuitable columns.
         """
         if self._joined is None:
             transactions = joining(frame, unfenced_properties(self._access.java), UNFENCED)
@@ -110,7 +110,7 @@ class MethodChoice:
         return {**self.__dict__, "_joined": None}
 
     def _transactions(self, frame: Any) -> JavaTransactions | None:
-        """Return the client by which tasks join transactions; None if kafka-clients cannot join."""
+        """Return the client through which tasks join transactions; None if kafka-clients cannot."""
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)

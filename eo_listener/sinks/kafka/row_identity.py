@@ -5,9 +5,10 @@ Format 1, which only a sink without transactions writes. The header `eo-identity
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
 `w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns: in ASCII, bytes as hex, decimals and dates as text. Tasks
-write the header by the shim's IdentityText. This module writes the same text, to find rows that a
-batch no longer has. The CRC-32 of the values chooses the partition of a row without a key.
+the values of the identity's columns, in ASCII, with bytes as hex, decimals and dates as text. Tasks
+write the header with the shim's class IdentityText. This module makes the same text, to find
+existing rows that a batch no longer has. The CRC-32 of the values chooses the partition of a row
+without a key.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DIGITS: Final = 16  # 64 bits
 
 
 class RowIdentity(NamedTuple):
-    """The identity of a record's row: its writer, its batch, and its `values` as JSON."""
+    """The identity of a record's row: the row's writer, its batch, and the `values` as JSON."""
 
     writer: str
     batch: int
@@ -39,7 +40,7 @@ class RowIdentity(NamedTuple):
     def from_headers(cls, headers: Sequence[tuple[str, str | bytes | None]]) -> RowIdentity | None:
         """Return the identity from a record's headers; None if no sink of eo_listener wrote it.
 
-        Raises FormatError for a record of a newer release: it may be a row of the batch in
+        Raises FormatError for a record of a newer release, since it may be a row of the batch in
         question.
         """
         # The last one: rows that were read from such a topic may already have this header.
@@ -123,7 +124,7 @@ def _json(value: object) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return as text what JSON has no form for: bytes, decimals and dates."""
+    """Return a value that JSON cannot represent (bytes, a decimal or a date) as text."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

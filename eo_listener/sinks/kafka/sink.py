@@ -153,7 +153,7 @@ class KafkaSink:
         )
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`. Fences nobody: another driver may be at work."""
+        """Read the heads of `query`. Fences nobody, since another driver may be at work."""
         explain = self._explanation(query)
         try:
             return self._connected().heads.heads(query, explain, fenced=False)
@@ -161,7 +161,7 @@ class KafkaSink:
             raise explain.translate(error) from error
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in this ledger."""
+        """Read the heads that `query_id` has moved last, in the sink's ledger topic."""
         explain = self._explanation("")
         try:
             return self._connected().heads.moved_by(query_id, explain)
@@ -169,7 +169,10 @@ class KafkaSink:
             raise explain.translate(error) from error
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry`, in one transaction unless transactions=False."""
+        """Write the rows of `frame`, and the ledger entry `entry`.
+
+        Both are in one transaction, unless the sink has `transactions=False`.
+        """
         read = {tp.topic for tp in entry.kafka_moves}
         explain = self._explanation(entry.query, () if self._group is None else sorted(read))
         if self._group is not None and not plan.sources:

@@ -1,7 +1,7 @@
 """Judges the records of a target after the ends that a batch has stored. No I/O.
 
-The identities of existing rows decide what a replay writes, never their number: other producers may
-write in between, and so may an abandoned task.
+The identities of existing rows, never their number, decide which rows a replay writes: other
+producers, and a task that was given up, may write between them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def records_error(
 
 
 def describe(records: UnexpectedRecords) -> str:
-    """Return number, kind and place of the records as text."""
+    """Return the number, kind and place of `records` as text."""
     places = few(f"{tp} {offsets}" for tp, offsets in sorted(records.ranges.items()))
     return f"{records.count} {records.kind.value} (within {places})"
 
@@ -128,7 +128,7 @@ def describe(records: UnexpectedRecords) -> str:
 def enclosing(
     mappings: Iterable[Mapping[TopicPartition, OffsetRange]],
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return for each partition the smallest range that contains all of its ranges."""
+    """Return for each partition the smallest range that contains all its ranges in `mappings`."""
     hulls: dict[TopicPartition, OffsetRange] = {}
     for ranges in mappings:
         for tp, offsets in ranges.items():

@@ -5,16 +5,17 @@ Possible faults of a task, and the measures:
 - It dies, and the rows that it has sent stay. They are the first rows of each of its partitions,
   because a task has only one request in flight, and sends nothing after a record that failed. The
   batch is written again, and existing rows are left out by their identity.
-- Spark makes another attempt of the task, or of its stage. That attempt sends nothing and reports
-  its number. Then nobody knows how far the first attempt came, so the try ends. Speculation is
-  refused.
-- It outlives its try: Spark kills tasks, but does not wait for their end. So the end of the try
-  waits until Spark reports that no task is running.
+- Spark makes another attempt of the task, or of its stage. That attempt sends nothing, and reports
+  its attempt number. Then nobody knows how far the first attempt came, so the try ends. The sink
+  refuses speculation.
+- It outlives its try: Spark kills tasks, but does not wait for their end. So a failed try ends only
+  when Spark reports that no task is running.
 - It goes on although Spark has lost its executor, or one of its requests arrives late: nobody can
   prevent this. The next batch detects and reports rows that were written twice.
 
-Two rows with one identity may go to different partitions. So a separate shuffle detects them before
-the rows are brought to their tasks. Existing rows are left out wherever they are.
+Two rows with one identity may go to different partitions. So a separate shuffle detects such rows
+before Spark brings the rows to their tasks. A row that exists is left out, in whichever partition
+it is.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ Places = dict[str, tuple[TopicPartition, int]]
 
 TWICE: Final = -7
 PRESENT: Final = -8
-"""The numbers in the shim's RowColumns: an earlier row has the same identity, or the row exists."""
+"""The shim's numbers (RowColumns) of two reasons not to send a row.
+
+An earlier row has the same identity, or the row exists already.
+"""
 
 _BLOCK: Final = "max.block.ms"
 _BLOCK_MS: Final = "60000"  # Kafka's default
@@ -67,11 +71,12 @@ logger = logging.getLogger("eo_listener")
 
 
 def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of tasks' producers without transactions, in Java's names.
+    """Return the properties, in Java's names, for producers of tasks without transactions.
 
-    With one request at a time, a record can never arrive before the record that was sent before it,
-    not even if the broker does not know the producer yet. So requests are larger. Before the first
-    record, a producer waits for brokers at most as long as for the delivery of a record.
+    With one request at a time, a record can never overtake the record that was sent before it, not
+    even if the broker does not know the producer yet. To make up for the single request, requests
+    are larger. Before the first record, a producer waits for brokers at most as long as for the
+    delivery of a record.
     """
     properties = {name: text for name, text in java.items() if name != "transaction.timeout.ms"}
     longest = properties.get(_DELIVERY, _DELIVERY_MS).strip()
@@ -94,7 +99,7 @@ def end_timeout(java: Mapping[str, str], timeout: float) -> float:
 
 
 class RowsTarget(NamedTuple):
-    """The target topics of rows, the writer, and the number of the batch."""
+    """The target topics of rows, the id of the writer, and the number of the batch."""
 
     targets: Targets
     writer: str
@@ -136,7 +141,7 @@ class TaskRows:
         return self._identity.names
 
     def absent(self, existing: Places) -> Places:
-        """Return those of `existing` that no row has; Spark computes the rows once to find out."""
+        """Return those `existing` identities that no row has; Spark computes the rows for this."""
         remaining = dict(existing)
         id_frame = identities(self._frame, self.identity)
         with closing(explained(stream(id_frame, self._plan, task_rows=sys.maxsize))) as batches:
@@ -148,9 +153,9 @@ class TaskRows:
         return remaining
 
     def write(self, target: RowsTarget, existing: Places) -> int:
-        """Send each row that is not in `existing`, and return how many were sent.
+        """Send each row whose identity is not in `existing`, and return how many were sent.
 
-        Rows of the batch that exist already are removed from `existing`.
+        Removes from `existing` the rows that belong to the batch.
 
         On return, each row is acknowledged. Raises RetriableSinkError unless all of Spark's tasks
         ended at their first attempt.
@@ -235,7 +240,7 @@ class TaskRows:
 
 
 def identities(frame: Any, names: Sequence[str]) -> Any:
-    """Return the DataFrame with only these columns."""
+    """Return the DataFrame `frame` with only the columns `names`, those of the identity."""
     return frame.select(*map(quoted, names))
 
 

@@ -1,7 +1,7 @@
 """Writes one batch in one Kafka transaction: the order of the steps, and their client.
 
 `write_batch` has the order and the comparisons. It calls a `TransactionClient` for everything else,
-so the models (`tests/model_checking/kafka_sink`) run it without Kafka.
+so that the models (`tests/model_checking/kafka_sink`) can run it without Kafka.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class TransactionClient(Protocol):
     def init(self) -> ProducerEpoch:
         """Take a new epoch, which fences older producers of the id and ends their transaction.
 
-        Returns when that transaction has all its markers.
+        Returns once all markers of that transaction are written.
         """
         ...
 
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, up to the ledger's current high watermark.
 
-        The last stable offset is not enough: Kafka answers EndTxn before readers see the commit. So
-        this waits until all transactions below the high watermark have ended, and raises
-        SinkLockedError if one stays open for too long.
+        A read up to the last stable offset is not enough: Kafka answers EndTxn before readers see
+        the commit. So the method waits until all transactions below the high watermark have ended,
+        and raises SinkLockedError if one stays open for too long.
         """
         ...
 
@@ -88,11 +88,11 @@ class TransactionClient(Protocol):
         ...
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
-        """Write the entry's heads, and wait for the acknowledgement; return their partitions."""
+        """Write the entry's heads, wait for the acknowledgement, and return their partitions."""
         ...
 
     def describe(self) -> OpenTransaction | None:
-        """Return the coordinator's answer; None if no other client may join the transaction."""
+        """Return the coordinator's answer; None if no other producer may join the transaction."""
         ...
 
     def commit(self) -> None:
@@ -102,10 +102,11 @@ class TransactionClient(Protocol):
     def close(self, failed: BaseException | None) -> None:
         """Close the producer; if the attempt has `failed`, end its open transaction.
 
-        It does not call `abortTransaction`, which leaves the epoch as it is: a late request of this
-        attempt could then begin a transaction that nobody ends, or that the next attempt commits.
-        `init` of another producer aborts with a newer epoch. If `failed` shows that this producer
-        was fenced, `close` ends nothing: the transaction belongs to another producer.
+        The method does not call `abortTransaction`, which would leave the epoch as it is: a late
+        request of this attempt could then begin a transaction that nobody ends, or that the next
+        attempt commits. Instead, `init` of another producer aborts the transaction with a newer
+        epoch. If `failed` shows that this producer was fenced, `close` ends nothing: the
+        transaction belongs to another producer.
         """
         ...
 
@@ -113,9 +114,9 @@ class TransactionClient(Protocol):
 def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: int) -> Applied:
     """Write the batch of `entry` in `tasks` tasks, once.
 
-    It reads the ledger after it has taken the new epoch, so nobody else can move the ledger until
-    the commit: the comparison at that point makes the commit a compare-and-set. Raises what
-    `client` raises, ForeignWriterError, and RetriableSinkError.
+    The function reads the ledger after it has taken the new epoch, so nobody else can move the
+    ledger until the commit: the comparison at that point makes the commit a compare-and-set. Raises
+    the errors of `client`, ForeignWriterError, and RetriableSinkError.
     """
     try:
         producer = client.init()
@@ -138,7 +139,8 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
 
     Each producer that joins begins with sequence number 0. If a second producer sends records to a
     partition in the same epoch, the broker acknowledges them as duplicates, and does not write
-    them. Without a transaction, they would be written twice. So a later attempt sends nothing.
+    them. Without a transaction, the broker would write them twice. So a later attempt sends
+    nothing.
     """
     repeated = [report for report in reports if report.attempt or report.stage_attempt]
     ids = sorted(report.partition_id for report in reports)
@@ -168,7 +170,7 @@ def refuse_changed(
     """Raise RetriableSinkError unless the transaction still has all partitions in `written`.
 
     Any producer that has joined can abort the transaction, and the next request of another producer
-    then begins a new one in the same epoch. To commit the new transaction would lose the aborted
+    then begins a new one in the same epoch. A commit of the new transaction would lose the aborted
     records.
     """
     if described is None:
@@ -233,9 +235,9 @@ class BegunTransaction:
     """The transaction of one try of one batch, begun by the driver's `producer`.
 
     Other producers join with `epoch`, which is known only if the writer is `joined`. `targets` are
-    the topics that rows may go to, as they are now. Only one producer of the transaction may send
-    to a partition, because each begins with sequence number 0; only the driver's producer sends to
-    the ledger and the dead letters.
+    the topics to which rows may go, as Kafka described them when the try began. Only one producer
+    of the transaction may send to a partition, because each begins with sequence number 0; only the
+    driver's producer sends to the ledger and the dead letters.
     """
 
     transactional_id: str
@@ -246,9 +248,9 @@ class BegunTransaction:
 
 
 class RowWriter(Protocol):
-    """Sends the rows of one batch in one transaction; made for one try.
+    """Sends the rows of one batch in one transaction. Each object serves one try.
 
-    `joined` is True if producers other than the driver's send them. The methods raise
+    `joined` is True if producers other than the driver's send the rows. The methods raise
     RetriableSinkError, SinkError, PoisonRowError and KafkaError, and SettingsError for columns that
     cannot be sent.
     """
@@ -257,19 +259,19 @@ class RowWriter(Protocol):
     def joined(self) -> bool: ...
 
     def prepare(self) -> int:
-        """Do what can be done before the transaction is open; return how many tasks will write."""
+        """Do the work that needs no open transaction; return how many tasks will write."""
         ...
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
-        """Send every row; on return, each row is acknowledged by Kafka, or is a dead letter."""
+        """Send every row; on return, Kafka has acknowledged each row or its dead letter."""
         ...
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
-        """Return the coordinator's answer about the transaction; None if nobody has joined it."""
+        """Return the coordinator's answer about the transaction; None if nobody joins it."""
         ...
 
     def close(self) -> None:
-        """Release the resources of the try; called once, even after an error."""
+        """Release the resources of the try. Call it once, even after an error."""
         ...
 
 
@@ -305,7 +307,7 @@ class BatchTransaction:
     _committing: bool = False
 
     def write(self) -> Applied:
-        """Write the batch, once. Raises what a sink's `apply` raises."""
+        """Write the batch. Call it once. Raises the errors of `Sink.apply`."""
         explain = self.target.explain
         try:
             tasks = self.writer.prepare()
@@ -347,7 +349,7 @@ class BatchTransaction:
         return self._before
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
-        """Begin the transaction, and have the rows sent."""
+        """Begin the transaction, and have the `RowWriter` send the rows."""
         self._targets = self._describe_topics()
         targets = self._targets.of_rows(self.target.topics)
         written_to = self.heads.records.targets(self.target.sink, self.entry.query)
@@ -368,7 +370,7 @@ class BatchTransaction:
         return self._records
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
-        """Send the heads, and the offsets of the group."""
+        """Send the entry's heads, and the offsets of the `group` if the sink has one."""
         producer, sink = self._open_producer(), self.target.sink
         ids = {} if self._begun is None else self._begun.targets.ids
         partition = self.heads.records.partition(sink, entry.query, self.heads.partitions)
@@ -392,7 +394,7 @@ class BatchTransaction:
         return {TopicPartition(self.heads.name, partition)}
 
     def describe(self) -> OpenTransaction | None:
-        """Check that no topic has changed, and return the coordinator's answer."""
+        """Check that no target topic has changed, and return the coordinator's answer."""
         begun = self._begun
         if begun is None:
             return None
@@ -463,7 +465,7 @@ class BatchTransaction:
         return all(heads.get(tp) == entry.head(tp) for tp in entry.moves)
 
     def _describe_topics(self) -> Targets:
-        """Return all topics that records of a batch go to, as they are now."""
+        """Return all topics to which records of a batch go, as they are now."""
         names = [*self.target.topics]
         if self.dead_letters.topic is not None:
             names.append(self.dead_letters.topic)

@@ -64,14 +64,14 @@ class RecordColumns:
         return cls(names=tuple(kinds))
 
     def pairs(self, rows: pa.RecordBatch) -> tuple[list[Any], list[Any]] | None:
-        """Return the values and the keys if records need no other columns; otherwise None."""
+        """Return the rows' values and keys if the records need no other columns, otherwise None."""
         if not {"value", "key"}.issuperset(self.names):
             return None
         cells = {name: rows.column(name).to_pylist() for name in self.names}
         return cells["value"], cells.get("key", [None] * rows.num_rows)
 
     def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
-        """Yield for each row, in order, its record, or as text the reason why there is none."""
+        """Yield for each row, in order, its record or, as a text, the reason why it makes none."""
         cells = {name: rows.column(name).to_pylist() for name in self.names}
         only = targets.only
         empty = [None] * rows.num_rows

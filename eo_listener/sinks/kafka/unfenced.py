@@ -4,8 +4,9 @@
 so the models (`tests/model_checking/unfenced`) run it without Kafka.
 
 1. Read the ledger, and compare it with the heads by which the batch was judged.
-2. If the previous batch is finished, check its targets: if they have as many new offsets as were
-   written, nothing else was. Otherwise read them, and report unexpected records.
+2. If the previous batch is finished, check its targets: if they have as many new offsets as the
+   batch wrote rows, nothing else was written. Otherwise read the new records, and report unexpected
+   ones.
 3. Store the ends of the targets in the ledger: the batch is begun. If a batch was begun and is not
    finished, its ends stay, because all of its rows are after them.
 4. If the batch had begun before, read the targets from those ends, and leave out each existing row,
@@ -15,7 +16,8 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
    each partition.
 6. Mark the batch as applied by a single record, which moves its heads.
 
-Nobody is fenced. Step 2 of the next batch, or step 4, detects the records of a replaced driver.
+The sink fences nobody. Step 2 of the next batch, or step 4, detects the records of a driver that
+was replaced.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class UnfencedClient(Protocol):
         ...
 
     def read_targets(self) -> Logs:
-        """Return the id of each target, and where its logs begin and end."""
+        """Return, for each target topic, its id and where its logs begin and end."""
         ...
 
     def write_begun(self, record: BatchRecord) -> None:
@@ -100,13 +102,13 @@ class UnfencedClient(Protocol):
         ...
 
     def absent(self, existing: Places) -> Places:
-        """Return those of the `existing` rows that the batch does not have; write nothing."""
+        """Return those of the `existing` rows that the batch does not have. Writes nothing."""
         ...
 
     def write_rows(self, batch: int, existing: Places) -> int:
-        """Write the rows that are not `existing`, acknowledged; return how many were written.
+        """Write the rows that are not `existing`; return how many Kafka has acknowledged.
 
-        Rows of the batch are removed from `existing`.
+        Removes from `existing` the rows that belong to the batch.
         """
         ...
 
@@ -123,9 +125,9 @@ class UnfencedClient(Protocol):
 class UnfencedFacts:
     """The facts of a sink and query that the steps need.
 
-    `writer` stands for both in records, `identity` are the columns that identify a row, `reads` are
-    all partitions that the query reads. With `accept`, duplicate and lost rows are reported, but
-    are no error.
+    `writer` stands for sink and query in records, `identity` are the columns that identify a row,
+    and `reads` are all partitions that the query reads. With `accept`, the steps report duplicate
+    and lost rows, but raise no error for them.
     """
 
     label: str
@@ -138,8 +140,8 @@ class UnfencedFacts:
 def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -> Applied:
     """Write the batch of `entry`, or its missing rows.
 
-    Raises what `client` raises, ForeignWriterError, TopicRecreatedError, TargetRecordsError,
-    UnfinishedBatchError, and SettingsError for a tail that is too long.
+    Raises the errors of `client`, ForeignWriterError, TopicRecreatedError, TargetRecordsError,
+    UnfinishedBatchError, and SettingsError if the tail has too many rows.
     """
     state = client.read_ledger(entry.query)
     refuse_moved(facts.label, entry, state.heads)
@@ -180,10 +182,10 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
 def not_of_batch(
     existing: Places, heads: Mapping[TopicPartition, Head], facts: UnfencedFacts
 ) -> Findings:
-    """Return, as findings, the `existing` rows that do not belong to an earlier batch either.
+    """Return, as findings, the `existing` rows that belong neither to this nor to an earlier batch.
 
-    If the source's offsets identify rows, those below `heads` belong to an earlier batch that
-    finished a part of this one.
+    If the source's offsets identify rows, rows below `heads` belong to an earlier batch, which
+    finished a part of this batch.
     """
     unknown = Findings()
     for values, (tp, offset) in existing.items():
@@ -231,9 +233,10 @@ def begin(
 
 
 def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
-    """Return the record of a batch whose rows all exist: `rows` of `size` offsets after its ends.
+    """Return the record of a batch whose rows all exist.
 
-    If `rows` is None, the record does not have their number.
+    After the batch's stored ends, the logs have `size` offsets, of which `rows` are the batch's. If
+    `rows` is None, their number is unknown.
     """
     remaining = {
         tp: _rest(offsets, record.moves.get(tp)) for tp, offsets in record.remaining.items()
@@ -245,11 +248,11 @@ def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchReco
 def check_finished(
     client: UnfencedClient, before: BatchRecord, logs: Logs, facts: UnfencedFacts
 ) -> Findings:
-    """Return unexpected records after the ends of a finished batch, and those that were lost.
+    """Return the unexpected records after the ends of a finished batch, and its lost records.
 
-    Every row was acknowledged, so each has an offset there. If there are no more offsets than rows,
-    nobody else has written, unless as many were lost. A topic that was recreated since counts as a
-    different topic.
+    Kafka has acknowledged every row, so each has an offset after these ends. If there are no more
+    offsets than rows, nobody else has written, unless as many rows were lost. A topic that was
+    recreated since then counts as a different topic.
     """
     since = {name: ends for name, ends in before.since.items() if _is_same(ends, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)
@@ -281,7 +284,7 @@ def check_finished(
 def read_tail(
     client: UnfencedClient, record: BatchRecord, logs: Logs, facts: UnfencedFacts
 ) -> tuple[Tail, int]:
-    """Return the tail of a batch that had begun, and its number of offsets."""
+    """Return the tail of a batch that had begun, and how many offsets the tail has."""
     ranges, gone = tail_ranges(record.since, logs)
     readable_ranges = _readable(ranges, logs)
     tail = judge(client, readable_ranges, facts, record.number)
@@ -297,7 +300,7 @@ def read_tail(
 def tail_ranges(
     since: Mapping[str, TargetEnds], logs: Logs
 ) -> tuple[dict[TopicPartition, OffsetRange], dict[TopicPartition, OffsetRange]]:
-    """Return the offsets after these ends, and those below them that the logs no longer reach."""
+    """Return the offsets after the ends in `since`, and earlier offsets that the logs have lost."""
     ranges, gone = {}, {}
     for name, stored in since.items():
         for number, log in logs[name].ranges.items():
@@ -319,7 +322,8 @@ def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: i
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
     """Raise TargetRecordsError for records that make the target wrong; log all other `findings`.
 
-    It reports all of them at once: after the batch they may no longer be detectable.
+    The function reports all findings at once, since after the batch they may no longer be
+    detectable.
     """
     wrong = [records for records in findings.records() if records.kind is not Unexpected.FOREIGN]
     for records in findings.records():
@@ -331,7 +335,7 @@ def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, wh
 
 
 def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> None:
-    """Raise TopicRecreatedError if the rows of earlier batches went to an older topic."""
+    """Raise TopicRecreatedError if earlier batches wrote to an older topic of the same name."""
     both = before.since.keys() & logs.keys()
     for name in sorted(name for name in both if not _is_same(before.since[name], logs[name])):
         if not facts.accept:
@@ -340,10 +344,10 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfen
 
 
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> bool:
-    """Return True if this batch can finish `before`; False if it cannot and facts.accept is set.
+    """Return True if this batch can finish `before`, False if it cannot but `facts.accept` is set.
 
-    Otherwise raises UnfinishedBatchError: this batch might take the existing rows of `before` for
-    its own, or leave them forever.
+    If it cannot and `facts.accept` is not set, raises UnfinishedBatchError: this batch might take
+    the existing rows of `before` for its own, or leave them in the target forever.
     """
     moves = {tp: move.range for tp, move in entry.moves.items()}
     topic_ids = {tp.topic: move.topic_id for tp, move in entry.moves.items()}
@@ -408,7 +412,7 @@ def _is_same(stored: TargetEnds, log: TargetLog | None) -> bool:
 
 
 def _alike(stored_id: str | None, current_id: str | None) -> bool:
-    """Return True if both may be ids of one topic; an id that is not known is None."""
+    """Return True if both may be ids of the same topic; an unknown id is None."""
     return stored_id is None or current_id is None or stored_id == current_id
 
 
@@ -497,7 +501,7 @@ class UnfencedBatch:
         return topics
 
     def write_begun(self, record: BatchRecord) -> None:
-        """Write the heads of the previous batch, and this record; delete records of older runs."""
+        """Write the previous batch's heads, and `record`; delete batch records of older runs."""
         sink, query = self.target.sink, self.entry.query
         key = BatchKey(sink, query, record.run_id)
         self._refuse_foreign_records()  # first: another driver's heads would be newer
@@ -519,7 +523,7 @@ class UnfencedBatch:
         fault_point("sink.tail-read")
 
     def absent(self, existing: Places) -> Places:
-        """Return the `existing` rows that the batch lacks; Spark computes its identities only."""
+        """Return the `existing` rows that the batch lacks; Spark computes only the identities."""
         return self.rows.absent(existing)
 
     def write_rows(self, batch: int, existing: Places) -> int:
@@ -530,7 +534,7 @@ class UnfencedBatch:
         return written
 
     def write_applied(self, record: BatchRecord) -> None:
-        """Write that the batch is applied, unless another driver has begun a batch."""
+        """Write `record` of the applied batch, unless another driver has begun a batch."""
         explain = self.target.explain
         foreign = self._foreign_records()
         if foreign:
@@ -582,7 +586,7 @@ class UnfencedBatch:
             raise foreign_writer(self.target.explain.label, self.entry, foreign, self.entry.moves)
 
     def _foreign_records(self) -> str | None:
-        """Return a text if another driver has appended records to the ledger since it was read."""
+        """Return a text if another driver has added records to the ledger since the last read."""
         appended = self.heads.count_written(self.entry.query, self._partition)
         if appended == self._sent:
             return None

@@ -22,7 +22,7 @@ _MAKING: Final = 0x656F5F6C  # the key of the advisory lock for `making`: an arb
 
 
 def run(link: Connection, statement: Statement) -> Cursor:
-    """Run one statement, in whose text every literal percent sign is doubled."""
+    """Run one statement; every literal percent sign in its text must be doubled."""
     if not statement.values:  # psycopg does not change a text without parameters
         return link.execute(statement.text.replace("%%", "%").encode())
     return link.execute(statement.text.encode(), statement.values)
@@ -71,7 +71,7 @@ def oid(link: Connection, schema: str | None, name: str) -> int | None:
 
 @contextmanager
 def making(link: Connection) -> Iterator[None]:
-    """Open a transaction in which tables are created, by one session at a time.
+    """Open a transaction in which the caller creates tables; only one session at a time is in it.
 
     IF NOT EXISTS alone fails if two sessions create a table at the same time.
     """
@@ -120,8 +120,8 @@ LIMIT 1
 class ExistingTable:
     """The columns of an existing table, and the reason why it may lose rows.
 
-    `not_durable` is a table that a crash, or the end of a connection, empties: this table, or one
-    beneath it, since the persistence of a view or a partitioned table alone shows nothing.
+    `not_durable` names a table that a crash, or the end of a connection, empties: this table, or
+    one beneath it, since a view or a partitioned table does not itself show if its rows survive.
     """
 
     columns: dict[str, Existing]
@@ -149,7 +149,7 @@ def existing_tables(
 
 
 def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
-    """Return the columns of a table, or None if the table does not exist."""
+    """Return the columns of a table by name, or None if the table does not exist."""
     existing = existing_tables(link, schema, [table]).get(table)
     return None if existing is None else existing.columns
 
@@ -175,7 +175,7 @@ def make_target(
     *,
     create: bool,
 ) -> None:
-    """Create the target for rows of `layout`; without `create` raise SettingsError instead."""
+    """Create the target for rows of `layout`; if `create` is False, raise SettingsError instead."""
     refuse_dotted("table", where[1], has_schemas=True)
     statement = layout.definition(identifier(*where), keys)
     if not create:

@@ -43,7 +43,7 @@ _VERSIONS: Final = {
     "timestamp": frozenset({"timestamp", "timestamptz"}),
     "timestamp_ntz": frozenset({"timestamp"}),
 }
-"""The Spark types that a version may have, and the column types that order them alike."""
+"""The Spark types that a version may have, and the column types that order values as Spark does."""
 _LONGEST: Final = 63  # bytes; PostgreSQL truncates longer names, so two of them may become the same
 
 
@@ -52,9 +52,9 @@ class ColumnLayout:
     """The columns of a line of COPY, in order, with their formats.
 
     `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
-    With `traced`, lines end with a copy of topic, partition and offset, in columns of our own, to
-    find the newest of two rows with the same key, or the source offset of a refused row. `located`
-    is True if the target also has these columns, in suitable types.
+    With `traced`, lines end with a copy of topic, partition and offset, in columns of our own:
+    these show which of two rows with the same key is newer, and from which source offset a refused
+    row comes. `located` is True if the target also has these columns, in suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -74,8 +74,8 @@ class ColumnLayout:
         """Return the layout for a frame's schema (`schema.jsonValue()`) and the target's columns.
 
         `existing` is None if the target is yet to be created, or if `apply=` replaces it. With
-        `direct`, lines go straight into the target, so they have no other columns. Raises
-        SettingsError if the frame does not fit the target.
+        `direct`, COPY writes the lines straight into the target, so they have no columns of our
+        own. Raises SettingsError if the frame does not fit the target.
         """
         kinds = {field["name"]: field["type"] for field in schema["fields"]}
         names = [str(field["name"]) for field in schema["fields"]]
@@ -120,7 +120,7 @@ class ColumnLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of a line's columns in the table of COPY."""
+        """The names of the columns that COPY fills, in the order of a line's values."""
         return (*self.written, *(STAGED_ORIGIN if self.traced else ()))
 
     def definition(self, table: sql.Identifier, keys: Sequence[str]) -> sql.Composed:
@@ -136,12 +136,12 @@ class ColumnLayout:
         return statement.format(table, sql.SQL(", ").join(parts))
 
     def copy(self, table: sql.Identifier, *more: str) -> sql.Composed:
-        """Return the COPY statement for lines that end with values of the columns `more`."""
+        """Return the COPY statement for lines whose last values are those of the columns `more`."""
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')")
         return statement.format(table, listed((*self.names, *more)))
 
     def shape(self, target: sql.Identifier | None) -> sql.Composed:
-        """Return a query for CREATE TABLE AS: the line's columns, in the types of the target."""
+        """Return a query for CREATE TABLE AS: it gives a line's columns the types of the target."""
         parts = [
             sql.Identifier(name)
             if target is not None and name in self.written
@@ -155,7 +155,7 @@ class ColumnLayout:
 def _check_version(
     version: str, kinds: Mapping[str, Any], existing: Mapping[str, Existing]
 ) -> None:
-    """Raise SettingsError for a version that the column would not order as Spark does."""
+    """Raise SettingsError if the column `version` would order values differently from Spark."""
     kind, column = str(kinds[version]), existing.get(version)
     if kind not in _VERSIONS:
         raise unordered(version, f"of Spark's type {kind}")
@@ -164,7 +164,7 @@ def _check_version(
 
 
 def _keeps_origin(written: Sequence[str], existing: Mapping[str, Existing]) -> bool:
-    """Return True if the target has columns topic, partition and offset of suitable types."""
+    """Return True if the sink writes topic, partition and offset into columns of suitable types."""
     return set(ORIGIN) <= set(written) and all(
         name not in existing or existing[name].base in _ORIGIN_BASES[name] for name in ORIGIN
     )

@@ -29,15 +29,17 @@ SELECT pg_is_in_recovery(), pid, backend_start,
         FROM pg_settings WHERE name IN ('DateStyle', 'idle_session_timeout'))
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""Psycopg reads dates only in the ISO style, and Spark may compute for a long time before the first
-row. The sink does not read the ledger of a standby, which may be out of date.
+"""Prepares a session, and asks if the server is a standby.
+
+Psycopg reads dates only in the ISO style, and Spark may compute for a long time before the first
+row. The ledger of a standby may be out of date, so the sink does not read it.
 """
 
 GRACE: Final = 10.0  # seconds of tolerance beyond a time limit
 
 
 class Identity(NamedTuple):
-    """A transaction of a backend, as pg_stat_activity shows it; `xact_start` may be unknown."""
+    """A backend and its transaction, as in pg_stat_activity; `xact_start` may be unknown."""
 
     pid: int
     backend_start: datetime
@@ -67,7 +69,7 @@ class Connection(psycopg.Connection[Row]):
     place: str = ""
 
     def is_now(self, identity: Identity) -> None:
-        """Note the backend that serves a transaction; warn once if it is not always the same."""
+        """Note the backend that serves a new transaction; warn once if the backend has changed."""
         before, self.identity = self.identity, identity
         if self.shared or before is None or identity[:2] == before[:2]:
             return
@@ -118,12 +120,12 @@ class Connection(psycopg.Connection[Row]):
             raise
 
     def commit(self) -> None:
-        """Commit, but raise SinkError in the user's function: the ledger must be moved first."""
+        """Commit; raise SinkError if the user's function calls this before the ledger is moved."""
         self._refuse_when_sealed("commit")
         super().commit()
 
     def rollback(self) -> None:
-        """Roll back, but raise SinkError in the user's function."""
+        """Roll back; raise SinkError if the user's function calls this."""
         self._refuse_when_sealed("rollback")
         super().rollback()
 
@@ -139,8 +141,8 @@ class Connection(psycopg.Connection[Row]):
 def connect(access: ConnectionSettings, label: str, application: str) -> Connection:
     """Open a connection in autocommit mode, on which `transaction.begin` begins transactions.
 
-    Raises SinkError, which holds no secret, or RetriableSinkError if the server may be unavailable
-    only for a while.
+    Raises SinkError, which holds no secret; it is a RetriableSinkError if the server may be
+    unavailable only for a while.
     """
     link = None
     access = access.now()
@@ -173,7 +175,7 @@ def limit(link: Connection, access: ConnectionSettings) -> None:
 
 
 def usable(link: Connection | None) -> bool:
-    """Return True if a kept connection may be used; only its use shows if it still answers."""
+    """Return True if a kept connection may be used; whether it still answers shows only in use."""
     return (
         link is not None
         and not link.closed

@@ -1,4 +1,4 @@
-"""The settings of a connection, which show no secret and can be sent to executors."""
+"""The settings of a connection; their repr has no secret, and they can be sent to executors."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class ConnectionSettings:
         return self._text().startswith(_URI) and ("@" in database or "/" in database)
 
     def now(self) -> ConnectionSettings:
-        """Return the settings with the dsn as a string, which must be used at once.
+        """Return the settings with the dsn as a string; use them at once, since a token may expire.
 
-        Raises SettingsError, and RetriableSinkError if the function failed: neither holds the
-        function's message or result, which may be a secret.
+        Raises RetriableSinkError if the function that returns the dsn failed, and SettingsError for
+        an invalid result: neither quotes the function's message or result, which may be a secret.
         """
         if isinstance(self.dsn, str):
             return self
@@ -113,7 +113,8 @@ class ConnectionSettings:
     def conninfo(self, application: str) -> str:
         """Return the connection string for libpq, which is secret.
 
-        The dsn's settings override ours, except for application_name and client_encoding.
+        The settings in the dsn override those of this class, except for application_name and
+        client_encoding.
         """
         settings: dict[str, Any] = {
             **_LIVENESS,
@@ -125,7 +126,7 @@ class ConnectionSettings:
         return make_conninfo(**settings)
 
     def place(self) -> str:
-        """Return the database's address for display: `host:port/database`, no user, no secret.
+        """Return the database's address for display: `host:port/database`, without user and secret.
 
         libpq takes what the dsn leaves out from its service, or else from the environment. If a
         function returns the dsn, this method does not call it, and returns the address of the first

@@ -31,13 +31,13 @@ _SLICE: Final = 1 << 20
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
-"""A chunk, the lines of one COPY, is full once it has this many bytes or rows.
+"""A chunk, the lines of one COPY, is full once it has CHUNK_BYTES bytes or CHUNK_ROWS rows.
 
-The search for a refused row stays within its chunk.
+If the server refuses a row, the sink searches for that row only in its chunk.
 """
 
 SAVEPOINTS: Final = 60
-"""How many COPYs of a transaction have a savepoint, to return to if the server refuses a row.
+"""How many COPYs of a transaction have a savepoint, to which the sink returns after a refused row.
 
 The server keeps 64 subtransactions of a backend in memory. If there are more, every snapshot of any
 session, on standbys too, has to read files (pg_subtrans) until the transaction ends.
@@ -48,7 +48,7 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
     """Send a COPY FROM STDIN and all its lines; send nothing else before you call `answer`.
 
     `statement` may hold other statements before and after COPY, separated by semicolons: they cost
-    no wait.
+    no further wait.
     """
     wire = link.pgconn
     link.wait(_begin(wire, statement))
@@ -119,12 +119,12 @@ def _error(result: PGresult | None) -> psycopg.Error:
 
 
 class RefusedLateError(RetriableSinkError):
-    """A row was refused in a COPY that had no savepoint: the transaction must begin again."""
+    """The server refused a row in a COPY without a savepoint: the transaction must begin again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The lines for one COPY, and the rows, before or among them, that cannot be written."""
+    """The lines for one COPY, and the dead letters for rows before or among these lines."""
 
     parts: tuple[Lines, ...]
     marked: tuple[DeadLetter, ...] = ()
@@ -146,7 +146,7 @@ class Chunk:
 def chunks(
     batches: Iterable[pa.RecordBatch], layout: ColumnLayout, end: str = "\n"
 ) -> Iterator[Chunk]:
-    """Yield encoded record batches in chunks, each worth a COPY; every line ends with `end`."""
+    """Encode record batches, and yield a chunk for each COPY; every line ends with `end`."""
     parts: list[Lines] = []
     marked: list[DeadLetter] = []
     size = 0
@@ -169,8 +169,9 @@ def chunks(
 class Copier:
     """Copies chunks into one table, in the transaction that is open on `link`.
 
-    The server processes a chunk while the caller makes the next one: the copier reads the
-    result only with the next chunk, or in `finish_chunk`. Until then `link` may do nothing else.
+    The server processes a chunk while the caller makes the next one: the copier reads the result
+    only with the next chunk, or in `finish_chunk`. Until then the caller must not use `link` for
+    anything else.
     """
 
     link: Connection
@@ -196,7 +197,7 @@ class Copier:
             self._sent = chunk
 
     def finish_chunk(self) -> None:
-        """Read the result of the last chunk."""
+        """Wait for the server's result of the last chunk, and handle the rows that it refused."""
         sent, self._sent = self._sent, None
         if sent is not None:
             self._write_dead_letters(self._refused(sent))
@@ -211,7 +212,7 @@ class Copier:
                 self.dead_letters.put(rest)
 
     def _refused(self, sent: Chunk) -> Iterator[DeadLetter]:
-        """Yield each refused row of a chunk as soon as it is found; copy the other rows."""
+        """Yield each refused row of a chunk as soon as the search finds it; copy the other rows."""
         refusal = self._reason_refused(sent)
         if refusal is None:
             return

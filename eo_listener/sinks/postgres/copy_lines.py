@@ -1,8 +1,8 @@
 """Encodes record batches as lines of COPY: Arrow encodes every value, no row is a Python object.
 
-The lines of a batch lie end to end in one buffer, which COPY gets as it is. Encoding takes about
-half a second for a million rows of six columns, a tenth of the time for passing each row to
-psycopg, in COPY's text or binary format.
+The lines of a batch lie end to end in one buffer, which the sink passes to COPY unchanged. Encoding
+takes about half a second for a million rows of six columns, a tenth of the time for passing each
+row to psycopg, in COPY's text or binary format.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
-    """Write bytes as PostgreSQL does; the two digits of a byte double every offset."""
+    """Return bytes in PostgreSQL's hexadecimal form, in which each byte has two digits."""
     values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins where its buffers begin
     validity, offsets, data = values.buffers()
     digits = binascii.hexlify(memoryview(data)) if data is not None else b""

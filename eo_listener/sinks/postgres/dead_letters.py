@@ -1,4 +1,4 @@
-"""Handles rows that cannot be written: puts them into their table, or names the first."""
+"""Handles rows that cannot be written: writes them as dead letters, or raises an error."""
 
 from __future__ import annotations
 
@@ -44,15 +44,18 @@ class DeadLetters:
         return self.refusals.count
 
     def why(self, error: psycopg.Error) -> RefusalReason:
-        """Return why a row was refused: with its values for the table, without them for errors."""
+        """Return why a row was refused, as a text with the row's values and one without them.
+
+        If there is no table of dead letters, neither text has values.
+        """
         redacted = reason(error, values=False)
         return RefusalReason(redacted if self.table is None else reason(error), redacted)
 
     def put(self, letters: list[DeadLetter]) -> None:
         """Write `letters`.
 
-        Raises PoisonRowError for the first letter if there is no table for them, or if there are
-        more than the limit.
+        Raises PoisonRowError for the first letter if the user has named no table for dead letters,
+        or if the transaction has more letters than the limit allows.
         """
         if self.table is None:
             raise letters[0].error(self.label)
@@ -70,7 +73,7 @@ def statements_on(
 
 
 def make(link: Connection, schema: str | None, table: str, *, create: bool) -> None:
-    """Create the dead-letter table if it is missing; without `create` raise SettingsError."""
+    """Create the dead-letter table if it is missing; if `create` is False, raise SettingsError."""
     if oid(link, schema, table) is not None:
         return
     refuse_dotted("dead_letters", table, has_schemas=True)

@@ -19,8 +19,10 @@ REFUSED: Final = (
     errors.NoDataFound,
     errors.TooManyRows,
 )
-"""Errors by which a row is refused for its values: classes 22 and 23, values that psycopg cannot
-send or that are too large for a page or an index (54000), and errors of a trigger (P0001 to P0004).
+"""The errors that mean a row was refused for its values.
+
+They are those of classes 22 and 23, those for values that psycopg cannot send or that are too large
+for a page or an index (54000), and those that a trigger raises (P0001 to P0004).
 """
 
 _VALUES: Final = re.compile(
@@ -49,9 +51,9 @@ _WRONG: Final = (
     "no such user",
     "no such database",
 )
-"""Parts of libpq's error for a failed connection, without SQLSTATE, that waiting does not cure.
+"""Parts of libpq's texts, without SQLSTATE, for failed connections that waiting does not cure.
 
-A server may report it in another language: then the error counts as temporary.
+If a server reports such an error in another language, the error counts as temporary.
 """
 
 _ROOM: Final = "Close other connections, or raise max_connections or the role's CONNECTION LIMIT"
@@ -78,10 +80,10 @@ def message_of(error: psycopg.Error) -> str:
 
 
 def reason(error: psycopg.Error, *, values: bool = True) -> str:
-    """Return why a row was refused, for display; without `values`, the text may be logged.
+    """Return why a row was refused, for display; if `values` is False, the text may be logged.
 
-    Text that the server quotes is a value in an error of class 22, and a name in other errors. An
-    error that a user's function raises may hold anything.
+    In an error of class 22, the text that the server quotes is a value; in other errors it is a
+    name. An error that a user's function in the database raises may hold anything.
     """
     text = message_of(error)
     if not values and _is_users(error):
@@ -98,7 +100,7 @@ def _is_users(error: psycopg.Error) -> bool:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Return True if the connection is lost, False if the server refused the statement."""
+    """Return True if `error` means a lost connection, False if the server refused the statement."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -116,7 +118,7 @@ def on_standby(error: psycopg.Error) -> bool:
 
 
 def left_out(label: str, wrote: int, sent: int) -> SinkError:
-    """Return the error for a table that accepted fewer or more rows than the sink sent."""
+    """Return the error for a table that wrote fewer or more rows than the sink sent."""
     return SinkError(
         f"{label} accepted {wrote} of {sent} rows: nothing was written",
         cause="a trigger or rule of the table skips rows or writes others",
@@ -128,8 +130,8 @@ def left_out(label: str, wrote: int, sent: int) -> SinkError:
 def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     """Return the error to raise for `error`, after which nothing of the transaction was written.
 
-    `doing` completes "while ...". Raise the result from None: the context of `error` may quote
-    rows.
+    `doing` completes "while ...". Raise the result with `from None`: the context of `error` may
+    quote rows.
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, _CONFLICT):

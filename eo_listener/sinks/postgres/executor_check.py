@@ -44,9 +44,9 @@ SELECT current_setting('max_connections')::int
          - (SELECT count(*) FROM taken WHERE datname = current_database()) END
 FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()
 """
-"""Does not count connections that our own tasks have kept.
+"""A query for the limits on connections; it does not count connections that our tasks keep.
 
-The next tasks use them, or they end soon.
+The next tasks use the kept connections, or these end soon.
 """
 
 _RAISE: Final = (
@@ -64,7 +64,7 @@ _PYTHON_ERROR: Final = re.compile(
 
 
 class Obstacle(NamedTuple):
-    """The reason why executors cannot write; `passing` if it may be gone the next time."""
+    """The reason why executors cannot write; `passing` is True if it may be gone the next time."""
 
     reason: str
     passing: bool = False
@@ -75,10 +75,10 @@ def prove(
 ) -> Proved:
     """Find out what keeps the executors from writing.
 
-    The function checks the executors' modules, the objects that must be sent to them, a connection
-    of their own, as many connections as tasks run at once, and the right to create a table. Runs
-    one short job, with a connection from each core. A failure of the job is an obstacle too. Raises
-    psycopg.Error if `link` is lost.
+    The function checks the executors' modules, the objects that must be sent to them, if they can
+    connect to the server, with as many connections as tasks run at once, and the right to create a
+    table. It runs one short job, which connects from each core. A failure of the job is an obstacle
+    too. Raises psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)
@@ -104,10 +104,10 @@ def prove(
 
 
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
-    """Return a text with the limit to raise, or None if `wanted` connections are free.
+    """Return a text that names the limit to raise, or None if `wanted` connections are free.
 
-    `free` are the numbers of connections that server, role and database leave, None for one without
-    a limit. The sink needs one more connection, to find out who holds a lock.
+    `free` are the numbers of connections that server, role and database still allow, None for each
+    that has no limit. The sink needs one more connection, to find out who holds a lock.
     """
     for limit, remaining in zip(_RAISE, free or (), strict=False):
         if remaining is not None and remaining < wanted + 1:
@@ -119,7 +119,10 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
 
 
 def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle | None:
-    """Connect from this process; return the obstacle, or None if it reaches the driver's server."""
+    """Connect from this process; return None if that reaches the driver's server.
+
+    Otherwise return the obstacle.
+    """
     try:
         with writer.open() as link:
             row = link.execute(_SAME, (driver[2],)).fetchone()
@@ -141,7 +144,7 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle |
 def _probe_executors(
     session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
 ) -> Obstacle | None:
-    """Check in as many tasks as run at once, so that every executor is likely to take part."""
+    """Run the check in as many tasks as run at once, so that every executor likely takes part."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
     # As bytes, which even an executor without this package can receive.
@@ -211,7 +214,7 @@ def unsent(writer: TransactionWriter, error: Exception) -> str:
 
 
 def _spark_error(error: Exception) -> str:
-    """Return Spark's error in one line; none of the user's code runs outside of `probe`."""
+    """Return Spark's error in one line; the job runs the user's code only inside `probe`."""
     text = str(error)
     match = _PYTHON_ERROR.search(text)
     if match is not None:

@@ -1,4 +1,4 @@
-"""Runs work in the tasks of Spark's executors, and returns one result from each task."""
+"""Runs work in tasks on Spark's executors, and returns one result from each task."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 IDLE: Final = 10.0
-"""A kept connection is closed after this many seconds in which no task has asked for it.
+"""The seconds without a request from a task after which a worker closes its kept connection.
 
 A Python worker runs one task after another, and Spark ends it only after a minute without a task.
 """
 _Key = tuple[int, str]
-"""A process id and the digest of a conninfo, which is itself secret.
+"""A process id, and the digest of a conninfo (the conninfo is secret).
 
-Spark forks workers, so only the process that has opened a connection uses it.
+Spark forks workers, and only the process that has opened a connection may use it.
 """
 
 _kept: dict[_Key, _Kept] = {}
@@ -64,7 +64,7 @@ class _Kept(NamedTuple):
 
 
 def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
-    """Lend the connection that was kept for `writer`, or a new one, and keep it afterwards.
+    """Lend the connection that was kept for `writer`, or a new one; keep it after the block.
 
     Raises SinkError.
     """
@@ -116,7 +116,7 @@ def _close(key: _Key, link: Connection) -> None:
 
 
 class NoConnectionError(SinkError):
-    """A task could not connect, and has written nothing; `again` if it may connect later."""
+    """A task could not connect, and wrote nothing; `again` is True if it may connect later."""
 
     again = False
 
@@ -145,7 +145,7 @@ _KINDS: Final = {
 
 
 class TaskResult(NamedTuple):
-    """The result of an attempt of a task; `failure` is None if the attempt has done its work."""
+    """The result of one attempt of a task; `failure` is None if the attempt has done its work."""
 
     task: int
     attempt: int
@@ -199,7 +199,7 @@ class TaskAttempt:
     """One attempt of a task.
 
     `number` is Spark's id among the attempts of all tasks; `is_first` is True for the first attempt
-    of this task; `is_last` is True if Spark gives the job up when this attempt fails.
+    of this task; `is_last` is True if Spark will give the job up should this attempt fail.
     """
 
     task: int
@@ -209,16 +209,17 @@ class TaskAttempt:
 
 
 Work = Callable[[TaskAttempt, Batches], tuple[int, int]]
-"""Takes an attempt and its rows, and returns (rows written, dead letters)."""
+"""A function that writes an attempt's rows; it returns the numbers of rows and dead letters."""
 
 
 def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list[TaskResult]:
-    """Do `work` in each task of `rows`, and return the results of the attempts that Spark counts.
+    """Call `work` in each task of `rows`, and return the results of the attempts that Spark counts.
 
-    With `at_most`, runs one job after another, each with at most that many tasks. A task raises
-    temporary errors (a server that restarts, a deadlock, a lost answer to COMMIT), so that Spark
-    repeats that task alone. Raises a failure, if possible one that a retry does not solve,
-    NoConnectionError if the tasks only lacked a connection, and NotSentError.
+    With `at_most`, the function runs one job after another, each with at most that many tasks. A
+    task raises temporary errors (a server that restarts, a deadlock, a lost answer to COMMIT), so
+    that Spark repeats only that task. If tasks have failed, the function raises one of their
+    failures, preferably one that a retry does not solve; it raises NoConnectionError if the tasks
+    only lacked a connection, and NotSentError.
     """
     attempts = _attempts(rows)
 
@@ -258,7 +259,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
 
 def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Return a task's rows once the first have come: until then the task needs no connection."""
+    """Wait for a task's first rows, then return all: until then the task needs no connection."""
     rest = iter(batches)
     first = next(rest, None)
     return (batch for batch in chain([] if first is None else [first], rest))
@@ -283,7 +284,7 @@ def connection(writer: TransactionWriter) -> AbstractContextManager[Connection]:
 
 
 def _attempts(rows: DataFrame) -> int:
-    """Return how many attempts Spark allows a task."""
+    """Return how many attempts Spark allows for a task."""
     scheduler = rows.sparkSession.sparkContext._jsc.sc().taskScheduler()  # noqa: SLF001  # `local[2]` is 1 whatever the setting says
     return int(scheduler.maxTaskFailures())
 
@@ -301,7 +302,7 @@ def _current_attempt(attempts: int) -> TaskAttempt:
 
 
 def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
-    """Yield the rows of `results`, of at most `at_most` tasks at a time."""
+    """Yield the rows of `results`; each list has those of at most `at_most` tasks."""
     tasks = 0 if at_most is None else results.rdd.getNumPartitions()
     if at_most is None or tasks <= at_most:
         yield results.collect()

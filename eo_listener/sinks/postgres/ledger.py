@@ -42,7 +42,7 @@ _SAME: Final = (
     "l.next_offset = m.was_next AND l.batch_id = m.was_batch AND l.query_id = m.was_query "
     "AND l.run_id = m.was_run"
 )
-"""The condition of compare-and-set: each batch of each run leaves a different head."""
+"""The condition of the compare-and-set. It is exact: each batch of each run leaves a new head."""
 
 _PLACE: Final = 'l.topic = m.topic AND l."partition" = m.part'
 _HOLD: Final = """
@@ -109,7 +109,7 @@ def _was(head: Head | None) -> tuple[Any, ...]:
 
 
 def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    """Return rows as columns; without rows, `count` empty columns."""
+    """Return `rows` as columns; if there are no rows, return `count` empty columns."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
@@ -129,7 +129,7 @@ def ledger_sql(schema: str) -> LedgerSql:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The ledger of the sink `key`, in `schema`; with `prunes`, `move` sometimes prunes history."""
+    """The ledger of the sink `key`, in `schema`; with `prunes`, `move` may delete old history."""
 
     key: str
     label: str
@@ -137,7 +137,7 @@ class Ledger:
     prunes: bool = True
 
     def make(self, link: Connection, *, create: bool) -> None:
-        """Create the ledger if it does not exist; without `create` raise SettingsError instead."""
+        """Create the ledger if it does not exist; if `create` is False, raise SettingsError."""
         if not self._check_all(link, run(link, self._tables()).fetchall(), create=create):
             with making(link):
                 for text in self._sql().create():
@@ -178,7 +178,7 @@ class Ledger:
     def applied(self, link: Connection, query: str, *, create: bool) -> dict[TopicPartition, Head]:
         """Read the heads of `query`, in one round trip if the ledger exists.
 
-        If it does not exist, creates it or raises SettingsError, as `make` does.
+        If the ledger does not exist, creates it or raises SettingsError, as `make` does.
         """
         try:
             with link.pipeline():
@@ -194,17 +194,17 @@ class Ledger:
     def read(
         self, link: Connection, query: str, only: TopicPartition | None = None
     ) -> dict[TopicPartition, LedgerRow]:
-        """Read the heads of `query`, or with `only` the head of one partition."""
+        """Read the heads of `query`, or only the head of the partition `only`."""
         rows = run(link, self._heads(query, only)).fetchall()
         return {row.partition: row for row in map(read_ledger_row, rows)}
 
     def moved_by(
         self, link: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads, of any sink and query, whose last move was by `query_id`.
+        """Read all heads, of any sink and query, that the query id `query_id` has moved last.
 
-        Reads all ledgers of the database that the role may read: a table, and so its ledger, may
-        have moved to another schema.
+        Reads the ledgers in all schemas that the role may read: a table, and with it its ledger,
+        may have moved to another schema.
         """
         schemas = [
             row[0] for row in run(link, Statement(_LEDGERS, (HEADS, self.schema))).fetchall()
@@ -217,15 +217,16 @@ class Ledger:
     def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry` and compare them; `check_held` reads the answer.
 
-        So a driver that was replaced finds out before it writes much. All code takes locks in one
-        order: heads by topic and partition, then rows, then (at the end) new heads. It locks no
-        heads of other partitions: topics that are no longer read may have any number of them.
+        So a driver that was replaced fails before it writes much. All code takes locks in one
+        order: heads by topic and partition, then rows, then (at the end) new heads. This method
+        locks no heads of other partitions: there may be any number of them, from topics that the
+        query no longer reads.
         """
         arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
         return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
 
     def check_held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
-        """Raise ForeignWriterError if the heads are not as `entry` expects them."""
+        """Raise ForeignWriterError if the heads that `hold` locked differ from those in `entry`."""
         expected = sum(move.expected is not None for move in entry.moves.values())
         if answer.fetchone() != (expected, expected):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
@@ -264,7 +265,7 @@ class Ledger:
         return self._statement(_INSERT, *key, *writer, *_columns(5, missing))
 
     def _change(self, entry: Entry, now: datetime) -> Statement:
-        """Return the UPDATE of the other heads of `entry`, each only if it is as expected."""
+        """Return the UPDATE of the existing heads of `entry`, each only if it is as expected."""
         existing = (
             (*_place(tp, move), *_was(move.expected))
             for tp, move in entry.moves.items()

@@ -43,7 +43,7 @@ ORDER BY array_position(current_schemas(false), n.nspname) NULLS LAST, n.nspname
 def row_origins(
     link: Connection, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, partition and offset of each row, sorted by them; rows that lack one come last.
+    """Yield topic, partition and offset of each row, sorted; rows that lack one of them come last.
 
     The server sorts the rows, in temporary files if there are many. `table` is a name as SQL writes
     it, and as the ledger has it; `columns` are the names of the three columns. Raises SettingsError
@@ -70,10 +70,10 @@ def row_origins(
 
 
 class PostgresLedgerReader:
-    """The `LedgerReader` of a PostgreSQL database. Connects at first use.
+    """The `LedgerReader` of a PostgreSQL database. It connects when it is first used.
 
-    `dsn` is a connection string or URI, and secret. Without `schema`, it reads the first schema of
-    the search_path that has a ledger, or else the only schema that has one.
+    `dsn` is a connection string or URI, and secret. If no `schema` is given, it reads the ledger in
+    the first schema of the search_path that has one, or else in the only schema that has one.
     """
 
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
@@ -102,7 +102,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Yield the applied batches of the ledger `key`, some rows at a time."""
+        """Yield the applied batches of the ledger `key`; fetch some rows at a time."""
         try:
             link = self.connection()
             text, values = self._sql(link).applied_batches(*key)
@@ -115,7 +115,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Yield the source offset of each row of a sink's table, some rows at a time."""
+        """Yield the source offset of each row of a sink's table; fetch some rows at a time."""
         try:
             yield from row_origins(self.connection(), sink, columns)
         except errors.InsufficientPrivilege as error:
@@ -141,7 +141,7 @@ class PostgresLedgerReader:
         return self._link
 
     def role(self) -> str:
-        """Return the reading role as SQL writes it, or in words if the server cannot be asked."""
+        """Return the reader's role as SQL writes it, or a phrase if no connection is usable."""
         if self._link is not None and usable(self._link):
             row = self._link.execute("SELECT quote_ident(current_user)").fetchone()
             if row is not None:

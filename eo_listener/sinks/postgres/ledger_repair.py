@@ -46,8 +46,9 @@ WHERE c.oid = to_regclass(%s)
 class PostgresLedgerRepair:
     """The `LedgerRepair` of a PostgreSQL schema. `dsn` is a connection string or URI, and secret.
 
-    `users` shows the connections in pg_stat_activity: without the role pg_read_all_stats, only
-    those of the same role. The tasks of a sink with `max_connections=` have none between batches.
+    `users` finds sinks by their connections in pg_stat_activity; without the role
+    pg_read_all_stats, it sees only connections of its own role. The tasks of a sink with
+    `max_connections=` have no connections between batches.
     """
 
     remarks: Final = ()  # no warning is needed: `users` asks the server
@@ -84,7 +85,7 @@ class PostgresLedgerRepair:
         refuse_other_table(rename, lambda sink: self._find(sink) is not None)
 
     def rename(self, rename: Rename) -> None:
-        """Give a ledger, its heads and its history, another sink or query."""
+        """Change the sink or query of a ledger, in its heads and its history."""
 
         def change(link: Connection) -> None:
             old, new = (self._lock(link, key) for key in (rename.old, rename.new))
@@ -147,7 +148,7 @@ class PostgresLedgerRepair:
         return {row.partition: row.head for row in map(read_ledger_row, rows)}
 
     def _find(self, table: str) -> tuple[str, str] | None:
-        """Return schema and name of `table`, a name as in SQL, or None if it does not exist."""
+        """Return schema and name of `table`, written as in SQL, or None if it does not exist."""
         try:
             row = self._connection().execute(_TABLE, (table,)).fetchone()
         except errors.InvalidName:  # no table can have that name

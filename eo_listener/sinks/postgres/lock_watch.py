@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend ahead of ours in the wait for a lock; `holds` if it waits for no lock itself."""
+    """A backend that ours waits for; `holds` is True if it waits for no lock itself."""
 
     pid: int
     application: str | None
@@ -59,12 +59,12 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockWatch:
-    """Ends a rival that holds a lock, or names any other holder, after `waited` seconds.
+    """Ends a rival that holds a lock, or names a holder that is no rival, after `waited` seconds.
 
     A rival is a connection with the same application_name, thus of the same sink and query, that
-    holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends it,
-    and its transaction with it. An error names any other holder. `open_second` opens the second
-    connection that the watch needs.
+    holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends the
+    rival's backend, and with it the rival's transaction. If any other session holds the lock, an
+    error names it. `open_second` opens the second connection that the watch needs.
     """
 
     label: str
@@ -76,9 +76,9 @@ class LockWatch:
     def check(self, waiting: int, *, may_end: bool) -> None:
         """End the rivals that block the backend `waiting`; raise SinkLockedError for other holders.
 
-        Without `may_end` it ends no rival, which may be another task of this query. If no second
-        connection is available, it does nothing: perhaps the wait is not for a lock, and if it is,
-        the server's own lock_timeout ends it.
+        If `may_end` is False, the method ends no rival, which may be another task of this query. If
+        no second connection is available, the method does nothing: perhaps the backend does not
+        wait for a lock, and if it does, the server's own lock_timeout ends the wait.
         """
         try:
             second = self.open_second()

@@ -1,7 +1,7 @@
 """Moves the rows of a batch from a staged table into the target, all in SQL.
 
-It locks keys in their order, so that two writers of the same keys wait for each other instead of
-deadlocking.
+The statement locks keys in their sort order, so that two writers of the same keys wait for each
+other instead of deadlocking.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ORIGIN: Final = ", ".join(STAGED_ORIGIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Moves rows from `staged` into `table`; `condition` limits `staged` to the rows that count.
+    """Moves the rows of `staged` that meet `condition` into `table`.
 
-    All three are texts as SQL writes them.
+    `staged`, `table` and `condition` are SQL texts.
     """
 
     link: Connection
@@ -46,10 +46,10 @@ class Merge:
     condition: str
 
     def run(self, dead_letters: DeadLetters) -> int:
-        """Move the rows, refused ones into `dead_letters`; return how many rows were written.
+        """Move the rows, and refused rows into `dead_letters`; return how many rows were written.
 
-        Raises SettingsError if the newest of the rows with the same key cannot be determined,
-        SinkError if the table left rows out.
+        Raises SettingsError if the newest of the rows with the same key cannot be determined, and
+        SinkError if the table did not take some rows.
         """
         try:
             with self.link.transaction():
@@ -90,10 +90,10 @@ class Merge:
             self._offer_next_of_key(refused, turn)
 
     def _number_rows(self) -> tuple[int, int]:
-        """Number the staged rows, and return the first and last number.
+        """Number the staged rows, and return the first and the last number.
 
-        The search for refused rows goes by number. Each row also gets its place among the rows of
-        its key, whose first row gets the first turn.
+        The search for refused rows divides them by number. Each row also gets its place among the
+        rows of its key; the first row of each key gets the first turn.
         """
         counted = "" if self._upserts else "GENERATED ALWAYS AS IDENTITY"
         self.link.execute(
@@ -113,7 +113,7 @@ class Merge:
         return (1, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
     def _offer_next_of_key(self, refused: list[int], turn: int) -> None:
-        """Give each refused row's turn to the next row of its key; raise if that row is tied."""
+        """Give each refused row's turn to the next row of its key; raise SettingsError on a tie."""
         are_refused = f"{NUMBER} = ANY (ARRAY{refused}::bigint[])"
         self.link.execute(
             f"UPDATE {self.staged} SET {TURN} = {turn} WHERE {self.condition} "
@@ -166,7 +166,7 @@ class Merge:
         )
 
     def _keep_newest(self) -> None:
-        """Delete all but the newest row of each key; raise SettingsError if the order is unknown.
+        """Delete all but the newest row of each key; raise SettingsError if none is the newest.
 
         A null is equal to nothing, so rows with a null in their key are not duplicates.
         """
@@ -184,7 +184,7 @@ class Merge:
         )
 
     def _refuse_tie(self, tied: str, *, in_table: bool = False) -> None:
-        """Raise SettingsError if `tied`, the part of a query after FROM, returns a row."""
+        """Raise SettingsError if a query with `tied` after its FROM returns a row."""
         traced = self.layout.traced
         asked = f"SELECT {_ORIGIN if traced else 'NULL'} FROM {tied} LIMIT 1"
         row: tuple[Any, ...] | None = self.link.execute(asked).fetchone()
@@ -196,7 +196,7 @@ class Merge:
         return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
 
     def _ranks(self, *also: str) -> str:
-        """Return a query for each staged row's ctid, its place in its key, and whether it is tied.
+        """Return a query for each staged row's ctid, its place in its key, and if it is tied.
 
         `also` are further columns of the result.
         """
@@ -217,12 +217,13 @@ class Merge:
         return f"SELECT {', '.join(columns)} FROM {self.staged} WHERE {self.condition}"
 
     def _check_taken(self, written: int, condition: str, label: str) -> None:
-        """Find out why the target wrote fewer rows than it got.
+        """If the target wrote fewer rows than it got, find out why.
 
-        Raises SettingsError if a row is neither older nor newer than the row in the table,
-        SinkError if the table left rows out. If the table has a row of that key, a trigger may skip
-        the update (suppress_redundant_updates_trigger); the row's values need not be the batch's,
-        since a trigger may change values too.
+        Raises SettingsError if a row is neither older nor newer than the table's row of its key,
+        and SinkError if the table did not take a row. It is no error if the table already has a row
+        of that key that is not older: a trigger may skip the update
+        (suppress_redundant_updates_trigger). The values of the table's row may differ from the
+        batch's, since a trigger may change values too.
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return
@@ -255,7 +256,7 @@ class Merge:
     def _values(self, row: str) -> str:
         """Return SQL for all values of a row except topic, partition and offset, as one text.
 
-        A text, since not every type can be compared (json, xml, point).
+        The result is a text, since some types cannot be compared (json, xml, point).
         """
         each = [
             row + quoted(name)

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("eo_listener")
 
 _PAUSES: Final = (0.0, 60.0, 300.0)
-"""Seconds until the executors are tried again, after one, two and more temporary failures."""
+"""The seconds before the next try of the executors, after one, two, and more temporary failures."""
 
 _CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked"
 
 
 class ChosenMethod(NamedTuple):
-    """A write method, and the tasks' `ranges`, if it writes only some tasks, or each separately."""
+    """A write method, and the tasks' `ranges` if it writes only some tasks, or each on its own."""
 
     method: WriteMethod
     ranges: Ranges | None
@@ -66,10 +66,10 @@ class MethodChoice:
     ) -> ChosenMethod:
         """Return the write method of a batch.
 
-        Checks the executors with the first batch, however small, and after a temporary obstacle
-        again with later batches that they would write. Raises SettingsError if the user's method
-        cannot be used, or if the rest of a batch cannot be separated from the part that is already
-        written; psycopg.Error for `link`.
+        The method checks the executors with the first batch, however small; after a temporary
+        obstacle it checks them again with later batches that they would write. Raises SettingsError
+        if the method that the user asked for cannot be used, or if the rest of a batch cannot be
+        separated from the part that is already written, and psycopg.Error if `link` fails.
         """
         planned = planned_rows(plan)
         rest = self._choice.by_partition and missing(plan, entry)
@@ -101,7 +101,7 @@ class MethodChoice:
 
         Returns False, and changes nothing, if the user has chosen the method.
 
-        If the failure may be temporary, it uses the driver only for a minute or more.
+        If the failure may be temporary, the sink uses the driver only for one minute, or for five.
         """
         if self._choice.write_method != "auto":
             return False
@@ -142,7 +142,7 @@ class MethodChoice:
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
         """Return the offsets of each task, or None if a task does not read one planned partition.
 
-        If only the `rest` of a batch is to be written, raises SettingsError instead.
+        If only the `rest` of a batch is still to be written, raises SettingsError instead of that.
         """
         try:
             ranges = task_ranges(frame)
@@ -168,9 +168,10 @@ class MethodChoice:
 
 
 def _speculation(frame: Any) -> str | None:
-    """Return why tasks cannot write on their own, or None if they can.
+    """Return why tasks cannot write partitions on their own, or None if speculation is off.
 
-    With speculation, a second attempt would end the first as a zombie, while both run.
+    With speculation, two attempts of a task run at the same time, and the second would end the
+    first as a zombie.
     """
     on = (frame.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"
     return "spark.speculation=true runs a task twice at the same time" if on else None

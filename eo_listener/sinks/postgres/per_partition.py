@@ -41,7 +41,7 @@ class PartitionTask:
     entries: Mapping[int, Entry]
 
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
-        """Write the partition, unless an earlier attempt of this task has: its head shows that.
+        """Write the partition, unless its head shows that an earlier attempt of this task wrote it.
 
         An earlier attempt whose COMMIT is still in flight holds the head locked, and this attempt
         waits for it.
@@ -64,9 +64,10 @@ class PartitionTask:
             return done.rows or 0, done.dead_letters
 
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
-        """Return the writer for an attempt, which gets its rows only once.
+        """Return the writer for an attempt, which can read its rows only once.
 
-        It sets a savepoint for each COPY if a row that is refused late would end the batch.
+        If a row that the server refuses late would end the batch, the writer sets a savepoint for
+        each COPY.
         """
         again = attempt.is_first and not attempt.is_last
         # One task prunes for all: the others would wait for its deletes until its COMMIT.
@@ -85,9 +86,9 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """Writes a batch with a transaction for each partition; `ranges` are the offsets of its tasks.
+    """Writes a batch with a transaction for each partition; `ranges` are the offsets of the tasks.
 
-    `at_most` limits the tasks, and thus the connections, at a time.
+    `at_most` limits the number of tasks, and thus of connections, at a time.
     """
 
     writer: TransactionWriter

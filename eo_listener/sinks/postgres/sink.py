@@ -166,11 +166,11 @@ class PostgresSink:
         return LedgerPlace(address=access.address(), schema=access.schema, is_known=access.is_known)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`. After a COMMIT of unknown outcome, waits for its end first."""
+        """Read the heads of `query`; after a COMMIT without answer, first wait for its end."""
         return self._ask_ledger(query, self._heads)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in the ledgers of the database."""
+        """Read the heads that `query_id` moved last, in all ledgers of the database."""
         return self._ask_ledger(
             self._kept.query, lambda link, writer: writer.ledger.moved_by(link, query_id)
         )
@@ -189,7 +189,10 @@ class PostgresSink:
         return writer.ledger.applied(link, writer.query, create=self._target.create)
 
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry`, in one transaction or one for each partition."""
+        """Write the rows of `frame`, and the ledger entry `entry`, in one transaction or several.
+
+        There are several only with `atomicity="partition"`: one for each partition.
+        """
         try:
             return self._write_or_fall_back(self._writer(entry.query), frame, entry, plan)
         except OutcomeUnknownError:
@@ -291,9 +294,9 @@ class PostgresSink:
 class KeptConnection:
     """The connection that a sink keeps between batches.
 
-    `access` has its settings, and schema and address once they are known. `link` is the connection,
-    for the batches of `query`. Pickling and copying leave it out, and a forked process does not
-    touch its parent's.
+    `access` has the connection's settings, and its schema and address once they are known. `link`
+    is the connection for the batches of `query`. Pickling and copying leave `link` out, and a
+    forked process does not use the connection of its parent.
     """
 
     link: Connection | None = None  # also if unpickling failed, so `__init__` was not called
@@ -317,7 +320,7 @@ class KeptConnection:
         self.link = None  # a fork leaves its parent's connection alone
 
     def placed(self, table: str | None, label: str) -> ConnectionSettings:
-        """Return the connection settings with the table's schema; look it up only once.
+        """Return the connection settings with the schema of `table`, which is looked up only once.
 
         So the ledger stays the same, even if the search_path changes later (apply= may do that), or
         another schema gets a table of the same name.
@@ -335,7 +338,7 @@ class KeptConnection:
         return self.access
 
     def connection(self, writer: TransactionWriter) -> Connection:
-        """Return the kept connection, or a new one if that belongs to another query or was lost."""
+        """Return the kept connection, or a new one if that was lost or belongs to another query."""
         link = self.link
         is_own = self._owner == os.getpid() and self.query == writer.query
         if link is None or not is_own or not usable(link):
@@ -347,15 +350,15 @@ class KeptConnection:
         return link
 
     def _note_place(self, link: Connection) -> None:
-        """Keep the first address of a dsn function, so that the sink's label stays the same.
+        """Keep the address in the first dsn of a function, so that the sink's label stays the same.
 
-        Later dsns may lead to another server, as after a failover.
+        Later dsns may lead to another server, for example after a failover.
         """
         if not isinstance(self.access.dsn, str) and self.access.led_to is None:
             self.access = replace(self.access, led_to=link.place)
 
     def ask(self, writer: TransactionWriter, question: Callable[[Connection], _Answer]) -> _Answer:
-        """Call `question` with the kept connection; if that was lost, with a new one.
+        """Call `question` with the kept connection, and if that was lost, again with a new one.
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
         """
@@ -370,13 +373,13 @@ class KeptConnection:
         return question(self.connection(writer))
 
     def remember_unknown_commit(self) -> None:
-        """Note that a COMMIT got no answer, if the kept connection is closed."""
+        """If the kept connection is closed, note that the outcome of its COMMIT is unknown."""
         link = self.link  # read once: another thread may close the sink
         if link is not None:
             self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
-        """Wait until the backend whose COMMIT got no answer has ended; end it if it stays."""
+        """Wait for the end of the backend whose COMMIT got no answer; end it if it takes long."""
         begun, timeout = monotonic(), self.access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_STILL_THERE, self._unknown_commit).fetchone()

@@ -2,8 +2,8 @@
 
 A staging table belongs to one sink and query and one try at one batch. Each row carries the number
 of the attempt that wrote it, since Spark may run a task twice; the sink moves only the rows of the
-attempts that Spark counts as successful. It counts these rows, since a crash of the server empties
-an unlogged table.
+attempts that Spark counts as successful. The sink also checks how many rows it has moved, since a
+crash of the server empties an unlogged table.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StageTask:
     entry: Entry
 
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
-        """Write the task's rows; rows that a failed attempt has left behind do not count."""
+        """Write the task's rows; the sink does not move rows that a failed attempt left behind."""
         gathered = chunks(batches, self.layout, end=f"\t{attempt.number}\n")
         first = next(gathered, None)
         if first is None:
@@ -110,7 +110,7 @@ class Staging:
     at_most: int | None
 
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Have the executors stage `rows`; then move rows and ledger in one transaction."""
+        """Have the executors stage `rows`; then move the rows and the heads in one transaction."""
         dead = self.writer.target.dead_letters is not None
         stage = f"{self._prefix()}{entry.batch_id}_{secrets.token_hex(4)}"
         letters_stage = f"{stage}_dead" if dead else None
@@ -147,7 +147,7 @@ class Staging:
         stage: str,
         letters_stage: str | None,
     ) -> None:
-        """Check that this driver still owns the heads, create the tables, and drop old ones."""
+        """Check that this driver still owns the heads; create staging tables, and drop old ones."""
         schema, target = self.writer.access.schema, self.writer.target
         try:
             self.writer.begin(link, entry)
@@ -251,7 +251,7 @@ class Staging:
         )
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
-        """Drop staging tables; leave one that a stopped task still holds to a later batch."""
+        """Drop staging tables; if a stopped task still holds one, a later batch drops that."""
         # In milliseconds, less than it takes the lock watch to ask who holds the table.
         wait = max(1, int(min(1.0, link.stall_timeout) * 500))
         for name in names:

@@ -61,16 +61,19 @@ SELECT pid, backend_start, xact_start,
        set_config('idle_in_transaction_session_timeout', '0', true)
 FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """
-"""With these settings, a COMMIT that was answered is on disk: a later loss of rows takes the
-ledger's row with it. And the session may idle: Spark may compute for long between two chunks.
+"""Sets the time limits of a transaction, and makes its COMMIT durable.
+
+With these settings, a COMMIT that the server has confirmed is on disk: if rows are lost later,
+their ledger is lost with them. And the session may idle: Spark may compute for a long time between
+two chunks.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of a batch, in the types of `layout`.
+    """The rows of a batch, in the types that `layout` describes.
 
-    Each call of `fetch` brings them to the driver, beginning with the first row.
+    Each call of `fetch` fetches them to the driver anew, from the first row on.
     """
 
     frame: DataFrame
@@ -93,7 +96,7 @@ class WriteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionWriter:
-    """Writes the batches of one sink and query. Holds no connection, so it can go to executors.
+    """Writes the batches of one sink and query; holds no connection, so executors can get it.
 
     `alone` is True if this sink and query have no other transaction at the same time. `savepoints`
     is how many savepoints a transaction may have, or None for any number. With `keeps`, a task
@@ -115,7 +118,7 @@ class TransactionWriter:
 
     @property
     def direct(self) -> bool:
-        """True if lines may go straight into the target."""
+        """True if COPY may write lines straight into the target."""
         return self.target.mode is Mode.APPEND and self.target.apply is None
 
     @property
@@ -125,7 +128,7 @@ class TransactionWriter:
 
     @property
     def conninfo(self) -> str | None:
-        """The conninfo that `open` uses, which is secret; None if it may differ each time."""
+        """The conninfo that `open` uses (secret), or None if it may differ for each connection."""
         if not isinstance(self.access.dsn, str):
             return None
         return self.access.conninfo(self.application)
@@ -155,9 +158,10 @@ class TransactionWriter:
         link.on_stall = lambda: watch.check(link.backend, may_end=link.may_end and not link.shared)
 
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Write rows through the driver, and the ledger's entry, in one transaction.
+        """Write rows through the driver, and the ledger entry, in one transaction.
 
-        If the server refuses a row late, fetches the rows again, with a savepoint for each COPY.
+        If the server refuses a row in a COPY without savepoint, the method fetches and writes the
+        rows again, with a savepoint for each COPY.
         """
         try:
             return self.write_arrow(link, rows.layout, rows.fetch(), entry)
@@ -173,7 +177,7 @@ class TransactionWriter:
         batches: Generator[pa.RecordBatch, None, None],
         entry: Entry,
     ) -> Applied:
-        """Write rows that can be read only once, and the ledger's entry, in one transaction.
+        """Write rows that can be read only once, and the ledger entry, in one transaction.
 
         Spark computes the first of the rows before the transaction begins.
         """
@@ -188,7 +192,7 @@ class TransactionWriter:
     def begin(self, link: Connection, entry: Entry) -> None:
         """Begin a transaction, and lock the heads of `entry` in it.
 
-        Raises ForeignWriterError if they differ from those that `entry` expects.
+        Raises ForeignWriterError if the heads differ from those that `entry` expects.
         """
         answer = begin(link, self.access, lambda: self.ledger.hold(link, entry))
         if answer is not None:
@@ -196,7 +200,7 @@ class TransactionWriter:
 
     @contextmanager
     def transaction(self, link: Connection, entry: Entry) -> Iterator[WriteCounts]:
-        """Do everything from BEGIN to COMMIT except the rows, which the caller writes in between.
+        """Do everything from BEGIN to COMMIT except the rows, which the caller writes in the block.
 
         After any error but OutcomeUnknownError, nothing was written.
         """
@@ -283,9 +287,10 @@ class TransactionWriter:
 def begin(
     link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
 ) -> Cursor | None:
-    """Begin a transaction with our own time limits, whatever the role's are, in one round trip.
+    """Begin a transaction, and set our time limits instead of the role's, in one round trip.
 
-    `first` runs a statement in it, and the function returns its answer.
+    If `first` is given, it runs a statement in the transaction, and the function returns its
+    answer.
     """
     # Our lock watch acts first, and names the holder; the server's limit is the second line.
     limits = (access.statement_timeout, access.lock_timeout + GRACE)
@@ -302,8 +307,8 @@ def begin(
 def roll_back(link: Connection, after: psycopg.Error | None = None) -> None:
     """Roll back; if that fails, close the connection, which has the same effect.
 
-    Also close it if the error `after` shows that its server is a standby: the next connection may
-    lead to the primary.
+    The function also closes the connection if the error `after` shows that its server is a standby:
+    the next connection may lead to the primary.
     """
     link.sealed = False
     try:
@@ -320,7 +325,7 @@ def commit(
 ) -> None:
     """Send COMMIT, call `sent`, and read the answer within `wait` seconds.
 
-    Raises OutcomeUnknownError if no answer came, RetriableSinkError or SinkError if the server
+    Raises OutcomeUnknownError if no answer comes, and RetriableSinkError or SinkError if the server
     reports a rollback.
     """
     wire = link.pgconn

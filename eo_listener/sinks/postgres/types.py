@@ -20,8 +20,9 @@ _READS_TEXT: Final = _TEXTS | {
     *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "hstore", "ltree", "geometry"),
     "geography",
 }
-"""Types that accept a text, or refuse it: none rounds, truncates or guesses. The text may
-change: ' 00123 ' becomes 123 in an integer.
+"""The column types that accept a text or refuse it, without rounding, truncating or guessing.
+
+The form of the text may change: ' 00123 ' becomes 123 in an integer.
 """
 _WHOLE: Final = frozenset({"int2", "int4", "int8", "numeric"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -42,7 +43,7 @@ _JSON_OPTIONS: Final = (
 
 
 class Encoding(Enum):
-    """A way to write a value in a line of COPY."""
+    """The way in which a line of COPY represents a value."""
 
     PLAIN = "as Arrow casts it to a string"
     WORD = "as Spark casts it to a string"
@@ -89,7 +90,7 @@ _ELEMENT_TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFormat:
-    """The type of a column, and the encoding of its values and, in an array, of the elements."""
+    """The type of a column, the encoding of its values and, for an array, that of its elements."""
 
     postgres: str
     encoding: Encoding
@@ -121,8 +122,8 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
     """Return the format in which to write `spark`, a Spark type as its `jsonValue()`.
 
     `existing` is the existing column, or None if the column is yet to be created. Raises
-    SettingsError for a type that PostgreSQL does not have, or that the column could not hold
-    unchanged.
+    SettingsError for a type that PostgreSQL does not have, or whose values the column could not
+    hold unchanged.
     """
     if existing is not None and existing.generated:
         raise SettingsError(
@@ -148,7 +149,10 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
 
 
 def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
-    """Return the type to create, encoding, types that fit, digits to keep (None: unknown)."""
+    """Return the type to create, the encoding, the types that fit, and the digits to keep.
+
+    The digits are None if their number is unknown.
+    """
     if spark in _SIMPLE:
         made, encoding, fits = _SIMPLE[spark]
         whole = 0 if fits >= _WHOLE else None
@@ -198,7 +202,10 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
 
 
 def _check_json(column: str, spark: Any) -> None:
-    """Refuse types that Spark's to_json writes in a form of its own, at any depth."""
+    """Raise SettingsError for a type that Spark's to_json writes in a form of its own.
+
+    Such a type may be at any depth of a nested type.
+    """
     if not isinstance(spark, dict):
         if str(spark).startswith("interval"):
             _simple(column, str(spark))
@@ -240,12 +247,12 @@ def _unfit(column: str, spark: str, existing: Existing, reason: str | None = Non
 
 
 def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
-    """Return `frame` with the columns that Spark must encode as texts, the others unchanged.
+    """Return `frame`, in which Spark makes texts of the columns that it must encode.
 
     Structs, maps, and arrays of these become JSON, other arrays PostgreSQL's array literals. The
     expressions are Spark SQL texts, since each call into the JVM that builds an expression would
-    cost a batch a millisecond. None depends on the session's time zone: Spark Connect analyses it
-    only when it runs, under whatever zone the session has then.
+    cost a batch a millisecond. No expression depends on the session's time zone: Spark Connect
+    analyses an expression only when it runs, with the zone that the session has then.
     """
     names = frame.columns
     at = {name: f"c{index}" for index, name in enumerate(names)}
@@ -273,7 +280,7 @@ def _text(value: str, column_format: ColumnFormat) -> str | None:
 
 
 def _item(encoding: Encoding) -> str:
-    """Return SQL for the element x of an array literal."""
+    """Return the SQL that encodes the element `x` of an array literal."""
     text = _ELEMENT_TEXTS.get(encoding, _WORD.format("x"))
     if encoding is Encoding.PLAIN:
         return text

@@ -88,7 +88,7 @@ class SealedCursor(psycopg.Cursor[Row]):
     """A cursor for the user's function, which refuses to begin or end a transaction."""
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> SealedCursor:
-        """Run a statement; raise SinkError for COMMIT and the like before it is sent."""
+        """Run a statement; instead of sending COMMIT and similar statements, raise SinkError."""
         self._check(query)
         super().execute(query, *args, **kwargs)
         return self
@@ -114,7 +114,7 @@ class SealedCursor(psycopg.Cursor[Row]):
 
 @contextmanager
 def _sealed(link: Connection) -> Iterator[None]:
-    """Lend the connection to the user's function, and restore its settings afterwards."""
+    """Lend the connection to the user's function; restore the connection's settings afterwards."""
     before = {name: getattr(link, name) for name in _KEPT}
     link.cursor_factory = SealedCursor
     link.sealed = True

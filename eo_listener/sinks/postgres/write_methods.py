@@ -14,13 +14,13 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 STAGING_ROWS: Final = 5_000_000
-"""From this number of planned rows on, executors stage a batch that is one transaction."""
+"""The number of planned rows from which executors stage a batch that is one transaction."""
 
 TASK_ROWS: Final = 200_000
-"""From this number of planned rows on, tasks write a batch of possibly several transactions."""
+"""The number of planned rows from which tasks write a batch that may be several transactions."""
 
 Ranges = Sequence[tuple[TopicPartition, OffsetRange]]
-"""The partition and offsets of each task, in the order of task ids."""
+"""The partition that each task reads, and its offsets, in the order of task ids."""
 
 
 class WriteMethod(Enum):
@@ -77,7 +77,7 @@ class Choice:
         )
 
     def wants(self, planned: int) -> WriteMethod:
-        """Return the write method for `planned` rows, if nothing prevents it."""
+        """Return the write method to use for `planned` rows if nothing prevents it."""
         if self.write_method == "staging":
             return WriteMethod.STAGING
         if self.write_method == "driver" or planned < self.rows:
@@ -105,7 +105,7 @@ class Proved:
 
 
 def missing(plan: PlannedBatch, entry: Entry) -> bool:
-    """Return True if `entry` lacks offsets of the batch, which the sink already has."""
+    """Return True if `entry` lacks planned offsets, because the sink already has them."""
     return any(
         offset_range.start != offset_range.until and tp not in entry.moves
         for tp, offset_range in plan.ranges().items()
@@ -113,7 +113,7 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Return True if each task reads the planned offsets of one partition, and together all.
+    """Return True if each task reads the planned offsets of one partition, and none is left.
 
     Return False if there are sources other than Kafka: their head belongs to no task, even in a
     batch in which they have no data.
@@ -126,5 +126,5 @@ def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
 
 
 def of_each_task(ranges: Ranges, entry: Entry) -> Mapping[int, TopicPartition]:
-    """Return the partitions of `entry`, by the number of the task that reads them."""
+    """Return the partition of `entry` that each task reads, by the number of the task."""
     return {number: tp for number, (tp, _) in enumerate(ranges) if tp in entry.moves}

@@ -18,14 +18,14 @@ from eo_listener.sinks.sqlite.types import affinity, declared, keeps
 from eo_listener.sinks.target import STAGED, Mode, Target, refuse_dotted
 
 SCHEMA: Final = "main"
-"""The file's own schema: an unqualified name would first mean a temporary table."""
+"""The schema of the file's own tables; a name without it would first mean a temporary table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """The table into which a batch's rows go first.
 
-    It is the target itself, or a staged table from which `apply=` or `upsert` takes them.
+    This is the target itself, or a staged table from which `apply=` or an upsert takes the rows.
     """
 
     row_filter: RowFilter
@@ -35,7 +35,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The rows' columns that `insert` takes, in this order."""
+        """The columns of the rows, in the order in which `insert` takes their values."""
         traced = self.upsert is not None and self.upsert.traced
         return (*self.row_filter.columns, *(ORIGIN if traced else ()))
 
@@ -126,8 +126,8 @@ def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[p
 def _columns(schema: pa.Schema, row_filter: RowFilter, keys: Sequence[str]) -> str:
     """Return the column list of CREATE TABLE.
 
-    The keys are unique, not a primary key: a single INTEGER PRIMARY KEY replaces null with a number
-    of its own.
+    The keys are unique, not a primary key: a single INTEGER PRIMARY KEY would replace null with a
+    number that SQLite chooses.
     """
     parts = [
         f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))

@@ -1,11 +1,10 @@
 """Checks that the database file can be used, and opens a connection to it.
 
 A new file gets a write-ahead log (WAL): readers and the writer do not wait for each other, and
-COMMIT is one sync. WAL needs memory that is shared between processes, so it works on one machine
-only. On a network file system, neither WAL nor the locks of a rollback journal can be trusted: the
-sink refuses such a path. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with
-a journal) are the settings of `synchronous` under which a confirmed COMMIT survives a power
-failure.
+COMMIT syncs the file once. WAL needs memory that processes share, so it works on one machine only.
+On a network file system, neither WAL nor the locks of a rollback journal can be trusted: the sink
+refuses such a path. A file that has a rollback journal keeps it. FULL (in WAL) and EXTRA (with a
+journal) are the settings of `synchronous` under which a confirmed COMMIT survives a power failure.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.sinks.sqlite.errors import explain, translated
 
 _LOG_KEPT: Final = 64 << 20
-"""The bytes to which SQLite cuts the log back before it writes it from the beginning again."""
+"""The size in bytes to which SQLite truncates the log before it overwrites it from the start."""
 _REMOTE: Final = re.compile(
     r"nfs4?|cifs|smb3|smbfs|afpfs|9p|afs|ceph|lustre|beegfs|gpfs|orangefs|fuse\.(sshfs|ceph-fuse|"
     r"glusterfs|juicefs|s3fs|mount-s3|goofys|gcsfuse|blobfuse2?|rclone)"
@@ -48,7 +47,7 @@ class Connection(sqlite3.Connection):
         return cursor
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
-        """Run a statement on a new cursor, which sqlite3 itself would not get from `cursor`."""
+        """Run a statement on a new cursor, made by `cursor`; sqlite3 itself would not call that."""
         cursor: sqlite3.Cursor = self.cursor().execute(*args)
         return cursor
 
@@ -90,7 +89,7 @@ class DatabaseFile:
         self._inherited: list[Connection] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the connection behind: Spark Connect sends a sink to its server."""
+        """Return the state without the connection: Spark Connect sends a sink to its server."""
         return {**self.__dict__, "_connection": None, "_inherited": []}
 
     def connection(self) -> Connection:
@@ -107,7 +106,7 @@ class DatabaseFile:
         return self._connection
 
     def translated(self) -> AbstractContextManager[None]:
-        """Raise SinkError for an error of SQLite, after which nothing was written."""
+        """Raise SinkError for an error of SQLite in the block, after which nothing was written."""
         return translated(self.path, waited=self.busy_timeout)
 
     def close(self) -> None:

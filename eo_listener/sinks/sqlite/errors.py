@@ -1,6 +1,6 @@
 """Translates SQLite's errors into our errors, with cause and fix.
 
-It recognises them by their texts, since Python 3.10 gives no error codes.
+The module recognises errors by their texts, since Python 3.10 gives no error codes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Holder(NamedTuple):
 
 
 def holders(path: Path) -> list[Holder]:
-    """Return the other processes of this machine that have the file open, the stopped ones first.
+    """Return the other processes of this machine that have the file open, stopped ones first.
 
-    Processes of other users may be missing: their open files are not visible. A command line is
-    shown up to its first argument, since later arguments may hold secrets.
+    Processes of other users may be missing: their open files are not visible. Of a process's
+    command line only the part up to the first argument is returned, since later arguments may hold
+    secrets.
     """
     names = {f"{path.resolve()}{suffix}" for suffix in _SUFFIXES}
     processes = []
@@ -124,7 +125,7 @@ def refusal_reason(error: sqlite3.Error) -> RefusalReason:
 def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
     """Raise SinkError if a refused row has ended the transaction.
 
-    ON CONFLICT ROLLBACK does that, or a trigger's ROLLBACK.
+    ON CONFLICT ROLLBACK ends it, and so does the ROLLBACK of a trigger.
     """
     if not connection.in_transaction:
         raise SinkError(
@@ -194,8 +195,8 @@ def explain_commit(
     """Return the error to raise for a failed COMMIT.
 
     SQLite notices a full disk before the last page of the transaction is written, and a lock before
-    the first. Any other failure may have come later, in the sync: then SQLite's recovery decides if
-    the batch was written.
+    the first. Any other failure may have come later, during the sync: then SQLite's recovery
+    decides if the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(
@@ -216,7 +217,7 @@ def explain_commit(
 
 
 def lock_error(path: Path, waited: float) -> SinkLockedError:
-    """Return the error for a lock, which names the holder and how to end that process."""
+    """Return the error for a locked file; it names the lock's holder and how to end that."""
     processes = holders(path)
     if not processes:
         return SinkLockedError(

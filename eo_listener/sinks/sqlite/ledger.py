@@ -38,7 +38,7 @@ class Ledger:
     create: bool
 
     def make(self, connection: Connection) -> None:
-        """Create the ledger if it does not exist; without `create` raise SettingsError instead."""
+        """Create the ledger if it does not exist; if `create` is False, raise SettingsError."""
         if columns_of(connection, HEADS):
             return
         if not self.create:
@@ -65,13 +65,13 @@ class Ledger:
     def moved_by(
         self, connection: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads, of any sink and query, whose last move was by `query_id`."""
+        """Read all heads, of any sink and query, that the query id `query_id` has moved last."""
         return moved_heads(connection.execute(*SQL.moved_by(query_id)))
 
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:
         """Move the heads by compare-and-set, and write the history.
 
-        Return True if each head was as `entry` expects; if not, the caller must roll back.
+        Return True if each head was as `entry` expects; if False, the caller must roll back.
         """
         self.make(connection)
         now = datetime.now(timezone.utc)
@@ -86,5 +86,5 @@ class Ledger:
         return True
 
     def foreign_writer(self, connection: Connection, entry: Entry) -> ForeignWriterError:
-        """Return the error that shows which heads of the ledger differ from those in `entry`."""
+        """Return the error that names the heads of the ledger that `entry` does not expect."""
         return rows_changed(self.label, entry, self.read(connection, entry.query))

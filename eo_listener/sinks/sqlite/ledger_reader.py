@@ -24,7 +24,7 @@ _AT_ONCE: Final = 10_000
 def row_origins(
     connection: sqlite3.Connection, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, partition and offset of each row, sorted by them; rows that lack one come last.
+    """Yield topic, partition and offset of each row, sorted; rows that lack one of them come last.
 
     SQLite sorts the rows, in temporary files if there are many. `columns` are the names of the
     three columns. Raises SettingsError if the table or a column does not exist, and sqlite3.Error.
@@ -43,7 +43,10 @@ def row_origins(
 
 
 class SqliteLedgerReader:
-    """The `LedgerReader` of an SQLite file. `busy_timeout` is in seconds. Connects at first use."""
+    """The `LedgerReader` of an SQLite file, which it opens at first use.
+
+    `busy_timeout` is in seconds.
+    """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._path = absolute(path)
@@ -87,8 +90,8 @@ class SqliteLedgerReader:
     def connection(self) -> sqlite3.Connection:
         """Return a connection that cannot write.
 
-        Raises SettingsError if the file does not exist, SinkError if that cannot be determined, and
-        sqlite3.Error.
+        Raises SettingsError if the file does not exist, SinkError if it is unknown whether the file
+        exists, and sqlite3.Error.
         """
         if self._connection is None:
             self._require_file()

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class SqliteLedgerRepair:
     """The `LedgerRepair` of an SQLite file. `busy_timeout` is in seconds.
 
-    SQLite does not show who has a file open: a repair notices a sink only while the sink writes.
+    SQLite does not show which processes have a file open, so a repair notices a sink only while the
+    sink writes.
     """
 
     remarks: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class SqliteLedgerRepair:
         return folded(table)
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:  # noqa: ARG002  # SQLite shows none
-        """Return an empty tuple."""
+        """Return an empty tuple: SQLite does not show who uses a file."""
         return ()
 
     def check_rename(self, rename: Rename) -> None:
@@ -49,7 +50,7 @@ class SqliteLedgerRepair:
         refuse_other_table(rename, self._has_table)
 
     def rename(self, rename: Rename) -> None:
-        """Give a ledger, its heads and its history, another sink or query."""
+        """Change the sink or query of a ledger, in its heads and its history."""
 
         def change(connection: Connection) -> None:
             old, new = (self._heads(connection, key) for key in (rename.old, rename.new))

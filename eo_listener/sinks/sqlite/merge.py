@@ -1,7 +1,8 @@
 """Sorts the staged rows of a batch, and writes the newest row of each key.
 
 A statement that SQLite refuses changes nothing, and the statements before it stay in effect. So the
-rows of all keys go in as one stream, in which the next newest row of its key follows a refused row.
+sink writes the rows of all keys as one stream, in which a refused row is followed by the next
+newest row of the same key.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ STAGE: Final = "temp.eo_upsert"
 class Upsert:
     """The statements that choose rows in STAGE and write them into the target.
 
-    `columns` are the target's, with Arrow's types; in STAGE they have numbers as names, so that the
-    user's names cannot conflict with ours. `collations` are those of the keys' unique index.
-    `located` is True if the target has topic, partition and offset too.
+    `columns` are the target's columns, with Arrow's types; in STAGE these columns have numbers as
+    names, so that the user's names cannot conflict with ours. `collations` are those of the keys'
+    unique index. `located` is True if the target has topic, partition and offset too.
     """
 
     target: Target
@@ -61,9 +62,9 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """Return the upsert of the `columns` of `schema` into a table that declares `existing`.
+        """Return the upsert of `columns` into `table`; `existing` are its columns' declared types.
 
-        Raises SettingsError for a version that the table would not order as Spark does.
+        Raises SettingsError if the table would order versions differently from Spark.
         """
         version = target.version_column
         if version is not None:
@@ -102,16 +103,19 @@ class Upsert:
         return f"{text} WHERE {condition}" if each else text
 
     def unordered(self) -> str:
-        """Return a query with a row if rows have no order: only then `choose` compares values."""
+        """Return a query that returns one row if some staged rows are tied.
+
+        Only then must `choose` compare values.
+        """
         tied = self._newest(()).unordered()
         return f"SELECT 1 FROM (SELECT {tied} AS eo_tied FROM {STAGE}) WHERE eo_tied LIMIT 1"
 
     def choose(self, *, compared: bool) -> str:
         """Return the query for the staged rows, the newest of each key first.
 
-        Before a row's own columns the result has its place, whether it is tied, whether the table's
-        row has the same version but comes from a different partition, and the row's topic,
-        partition and offset.
+        Before the columns of a staged row, the result has the row's place among the rows with its
+        key; if the row is tied; if the table's row of this key has the same version but comes from
+        a different partition; and the row's topic, partition and offset.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())
@@ -232,7 +236,7 @@ class Merge:
             raise tie(target.keys, target.version_column, origin, in_table=in_table)
 
     def _count(self, tried: int, changed: int) -> None:
-        """Count the rows written, without older versions and rows that a trigger ignores."""
+        """Count the rows written; leave out older versions, and rows that a trigger ignores."""
         self.rows += min(tried, self._connection.total_changes - changed)
 
     def _letter(self, refusal: RefusalReason) -> DeadLetter:
@@ -254,7 +258,7 @@ class Merge:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value that SQLite returned, as JSON represents it."""
+    """Return a value of SQLite in the form in which JSON represents a value of type `kind`."""
     if value is None:
         return None
     if pa.types.is_nested(kind):

@@ -57,7 +57,7 @@ class Writing:
         """Write the rows of `batch`, and yield those that were not written.
 
         Writes no more rows once the caller stops iterating. Raises sqlite3.Error for an error that
-        is no single row's fault.
+        a single row's values have not caused.
         """
         batch, marked = self._table.row_filter.sift(batch)
         yield from marked
@@ -80,7 +80,7 @@ class Writing:
     def _sift(
         self, batch: pa.RecordBatch, check: Callable[[str, pa.Array], dict[int, str]]
     ) -> tuple[pa.RecordBatch, Iterable[DeadLetter]]:
-        """Return the rows without a flaw, and the others as dead letters."""
+        """Return the rows in which `check` finds no flaw, and the others as dead letters."""
         row_filter = self._table.row_filter
         reasons: dict[int, str] = {}
         for name in row_filter.columns:
@@ -107,9 +107,9 @@ class Writing:
                 self._count(taken - before, changed)
 
     def _count(self, tried: int, changed: int) -> None:
-        """Count the rows written, without those that ON CONFLICT IGNORE or RAISE(IGNORE) dropped.
+        """Count the rows written; leave out those that ON CONFLICT IGNORE or RAISE(IGNORE) dropped.
 
-        SQLite also counts a trigger's own changes, which may hide dropped rows.
+        SQLite's count includes a trigger's own changes, which may hide dropped rows.
         """
         self.rows += min(tried, self._connection.total_changes - changed)
 
@@ -119,12 +119,12 @@ class SqliteSink:
 
     `mode`: "append", or "upsert" with `keys`, which keeps the newest row of each key, by
     `version_column` if you name one, otherwise by offset. `apply`: your own SQL statements, one in
-    each string, or a function of (connection, entry), which run in the same transaction on the
-    batch's rows (in the temporary table `eo_batch`) instead of a write to `table`. `dead_letters`
-    names a table for rows that cannot be written, at most `max_dead_letters` of a batch: a number,
-    or a share of its rows as a float. `busy_timeout` is in seconds. With `foreign_keys`, the
-    default, SQLite enforces foreign keys, which it does not do on its own. With `create=False`, the
-    sink creates neither file nor tables.
+    each string, or a function of (connection, entry), which run in the same transaction; they find
+    the batch's rows in the temporary table `eo_batch`, and the sink itself does not write to
+    `table`. `dead_letters` names a table for rows that cannot be written, at most
+    `max_dead_letters` of a batch: a number, or a share of its rows as a float. `busy_timeout` is in
+    seconds. With `foreign_keys`, the default, SQLite enforces foreign keys, which it does not do on
+    its own. With `create=False`, the sink creates neither file nor tables.
 
     Raises SettingsError for invalid arguments.
     """
@@ -208,12 +208,12 @@ class SqliteSink:
                 raise
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved in the ledger of this file."""
+        """Read the heads that `query_id` moved last, in the ledger of this file."""
         with self._file.translated():
             return self._ledger.moved_by(self._file.connection(), query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        """Write the rows of `frame` and `entry` in one transaction."""
+        """Write the rows of `frame`, and the ledger entry `entry`, in one transaction."""
         schema = schema_of(frame)
         with closing(self._size.stream(frame, plan)) as rows:
             return self._apply(schema, rows, entry)
@@ -309,7 +309,7 @@ class SqliteSink:
             raise explain_commit(error, path, rolled_back=rolled_back, waited=waited) from error
 
     def _roll_back(self, connection: Connection) -> bool:
-        """Roll back, if necessary by closing the file; return True if the file stays open."""
+        """Roll back, if necessary by closing the file; return True if the file is still open."""
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

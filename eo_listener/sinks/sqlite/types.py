@@ -22,7 +22,7 @@ _AFFINITIES: Final = (  # in this order: a POINT is an INTEGER
 
 
 def declared(kind: pa.DataType) -> str:
-    """Return the type to declare a column with, which changes no value of `kind`."""
+    """Return a type to declare a column with: one that changes no value of `kind`."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -33,7 +33,7 @@ def declared(kind: pa.DataType) -> str:
 
 
 def affinity(declaration: str) -> str:
-    """Return the type affinity of a column with this declaration (SQLite's section 3.1)."""
+    """Return the type affinity of a column with this declared type (SQLite's section 3.1)."""
     upper = declaration.upper()
     for parts, affinity_name in _AFFINITIES:
         if any(part in upper for part in parts):
@@ -42,7 +42,7 @@ def affinity(declaration: str) -> str:
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
-    """Return True if a column with this declaration keeps the values that `values` makes of `kind`.
+    """Return True if a column with this declared type keeps what `values` makes of `kind`.
 
     Dates, timestamps and JSON of nested types stay texts in any column: none reads as a number.
     """
@@ -76,7 +76,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Return, by row, why SQLite could not keep a value of a column, which is a `key` or not.
+    """Return, by row, why SQLite could not keep a value of a column; `key`: it is a key column.
 
     NaN would become null, and SQLite does not treat rows with a null key as the same row.
     """
@@ -102,9 +102,9 @@ def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
 
 
 def unreadable_values(name: str, column: pa.Array) -> dict[int, str]:
-    """Return, by row, why Python cannot represent a value.
+    """Return, by row, why Python cannot represent the value of a column.
 
-    The value contains a date or time outside the years 1 to 9999.
+    Such a value contains a date or time outside the years 1 to 9999.
     """
     row_flaws = {}
     for index, value in enumerate(column):

@@ -25,8 +25,9 @@ _CHANGES: Final = frozenset(
         sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     }
 )
-"""Actions whose second argument is the table. Under another name, the ledger's table would no
-longer be a ledger.
+"""The actions, as SQLite's authorizer names them, whose second argument is the table.
+
+ALTER TABLE is one of them: under another name, the ledger's table would no longer be a ledger.
 """
 
 

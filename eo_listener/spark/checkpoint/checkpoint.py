@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """The batches whose files exist, in order. Spark deletes old files."""
+    """The numbers of the batches whose files exist, in order; Spark deletes old files."""
 
     planned: tuple[int, ...]
     committed: tuple[int, ...]
@@ -99,11 +99,11 @@ class Checkpoint:
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
-        """Return the newest batch that is in `commits/` and whose offsets can be read.
+        """Return the newest batch that has a file in `commits/` and whose offsets can be read.
 
         The method stops after 30 batches that cannot be read: older batches are of no use. Gaps are
-        normal: Spark deletes old batches, and asynchronous progress tracking never writes some. A
-        last planned batch that is not committed is normal too.
+        normal: Spark deletes old batches, and asynchronous progress tracking never writes some. It
+        is normal too that the last planned batch is not committed.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -137,7 +137,7 @@ class Checkpoint:
             raise
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names in a checkpoint's folder, except hidden ones. Raises StorageError."""
+        """Return the names in a checkpoint's folder, without hidden ones. Raises StorageError."""
         names = self.location.names(name) or ()
         return tuple(name for name in names if not name.startswith("."))
 
@@ -146,7 +146,7 @@ class Checkpoint:
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
     def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
-        """Raise CheckpointError if a batch lacks sources: its file was cut between two lines.
+        """Raise CheckpointError if a batch lacks sources, since its file was cut between two lines.
 
         A query's number of sources never changes, unless they have names (Spark 4.2, version 2).
         """
@@ -166,7 +166,7 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return how many sources the query has, by its folders and by another batch."""
+        """Return how many sources the query has, according to its folders and another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]

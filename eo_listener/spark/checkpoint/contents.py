@@ -1,4 +1,4 @@
-"""The contents of a whole checkpoint, for display: the position of its query."""
+"""The contents of a checkpoint, for display: the position of its query and of each source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The possible faults of a checkpoint's files."""
+"""The faults that a checkpoint's files can have, and the error that reports one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FileFinding:
 
 
 class CheckpointError(FormatError):
-    """A file of a checkpoint cannot be used; `finding` says which and why."""
+    """A file of a checkpoint cannot be used; `finding` says which file, and why."""
 
     def __init__(self, where: str, finding: FileFinding) -> None:
         self.finding = finding
@@ -69,7 +69,7 @@ class CheckpointError(FormatError):
 
 
 class Unreadable(Exception):  # noqa: N818  # not an EoListenerError: a fault in a text
-    """A text has a fault; the code that knows its file makes a FileFinding of it."""
+    """A text has a fault; the code that knows the file of the text makes a FileFinding of it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)

@@ -45,7 +45,8 @@ class Location:
     """A folder on any file system: a local path, or a URL as Spark or fsspec writes it.
 
     `options` go to fsspec's driver. Raises SettingsError for an invalid URL or options, and
-    StorageError if the driver is not installed or does not load; does not read the folder yet.
+    StorageError if the driver is not installed or does not load. The constructor does not read the
+    folder.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] = NONE) -> None:

@@ -68,8 +68,8 @@ _MAX_OFFSET = 2**63 - 1
 def parse_offsets(text: str) -> Offsets | None:
     """Read the offsets of a Kafka source; None for a source of another kind. Raises Unreadable.
 
-    Only the shape shows the kind, since nothing else is recorded: if a value of the JSON object has
-    numbers as names, the source is Kafka.
+    Spark does not record the kind of a source, so only the shape of the text shows it: if a value
+    of the JSON object has numbers as names, the source is Kafka.
     """
     value = decode(text)
     if not isinstance(value, dict) or (value and not any(map(_has_numbers, value.values()))):
@@ -113,9 +113,10 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
 def check_version(line: str, *, newest: int, whole: bool) -> int:
-    """Return the version that the first line of a file names. Raises Unreadable.
+    """Return the format version that `line`, the first line of a file, names. Raises Unreadable.
 
-    `whole` is False if no second line follows it: then the file was truncated.
+    `whole` is False if no second line follows: then the file was truncated, and the function raises
+    Unreadable.
     """
     match = _VERSION.fullmatch(line)
     if not whole and (match or line in {"", "v"}):
@@ -174,7 +175,7 @@ class SourceOffsets:
     """The line of one source in `offsets/<batch>`.
 
     `id` is the number of the line, or in version 2 the id in it. `text` is the JSON of the offset,
-    None while there is no offset yet. `offsets` is None for a source that is not Kafka.
+    or None while the source has no offset yet. `offsets` is None for a source that is not Kafka.
     """
 
     id: str
@@ -183,7 +184,7 @@ class SourceOffsets:
 
     @classmethod
     def parse(cls, source: str, text: str) -> SourceOffsets:
-        """Read the part of a line that holds the offset. Raises Unreadable."""
+        """Read the offset of `source` from `text`, a part of its line. Raises Unreadable."""
         if text == _NOTHING:
             return cls(id=source, text=None, offsets=None)
         if not text:
@@ -195,8 +196,8 @@ class SourceOffsets:
 class BatchOffsets:
     """The end offsets of one batch, for every source of the query.
 
-    The sources are in the order of the plan: a stream that is used twice may be listed twice,
-    while a progress event names it once. `metadata` is the second line (watermark, time,
+    The sources are in the order of the plan: a stream that the query uses twice may be in them
+    twice, while a progress event names it once. `metadata` is the second line (watermark, time,
     settings), empty under continuous processing, which writes none.
     """
 
@@ -207,7 +208,7 @@ class BatchOffsets:
 
     @property
     def continuous(self) -> bool:
-        """True if continuous processing wrote the batch, which then is an epoch."""
+        """True if continuous processing wrote the batch; the batch then is an epoch."""
         return not self.metadata
 
     @property
@@ -254,7 +255,7 @@ class BatchOffsets:
 
 
 def plan_id(text: str) -> str:
-    """Return the digest of `offsets/<batch>`, which tells one plan of a batch from another.
+    """Return a digest of `offsets/<batch>`, which differs for each plan of the same batch.
 
     Spark writes the file once, when it plans the batch, with the time of planning in milliseconds.
     Nothing else in the second line of the file counts. Raises Unreadable.

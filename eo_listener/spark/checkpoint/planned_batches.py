@@ -22,11 +22,11 @@ _NO_LOGS = GroupSnapshot(positions={}, starts={}, ends={}, topic_ids={})
 
 
 class CheckpointPlans:
-    """The `PlanReader` that reads the query's checkpoint, which the user names.
+    """The `PlanReader` that reads plans from the query's checkpoint, which the user names.
 
-    `run_id` stands for the run: a checkpoint knows neither the run nor the query's name. A query
-    whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and ends
-    of Kafka's logs; without it the plan has none.
+    `run_id` stands for the run, since a checkpoint has neither the run's id nor the query's name. A
+    query whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and
+    ends of Kafka's logs; if it is None, a plan has no starts and ends.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class CheckpointPlans:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:  # noqa: ARG002  # the protocol's
         """Read the plan of a batch.
 
-        Raises SettingsError if the batch is not the one being written, StorageError,
-        CheckpointError if a file is missing or invalid, and what `read_logs` raises.
+        Raises SettingsError if the query is writing a different batch, StorageError,
+        CheckpointError if a file is missing or invalid, and the errors of `read_logs`.
         """
         self._check_batch(batch_id)
         last = self._last(batch_id)
@@ -98,7 +98,7 @@ class CheckpointPlans:
     def _check_batch(self, batch_id: int) -> None:
         """Raise SettingsError if the batch is committed, or if a later batch was planned.
 
-        The offsets of such a batch would be taken for those of this DataFrame.
+        The sink would take the offsets of such a batch for those of its DataFrame.
         """
         batches = self._checkpoint.batches()
         newest = batches.planned[-1] if batches.planned else batch_id
@@ -114,7 +114,7 @@ class CheckpointPlans:
             )
 
     def _last(self, batch_id: int) -> BatchOffsets | None:
-        """Return the previous batch, at whose end the sources start; None for the first batch."""
+        """Return the previous batch, at whose end batch `batch_id` starts; None for the first."""
         return self._checkpoint.offsets(batch_id - 1) if batch_id else None
 
     def _counted(self, batch_id: int, indices: Sequence[int]) -> CountedSources | None:
@@ -155,7 +155,7 @@ def distinct_sources(
 def _distinct(
     lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
 ) -> tuple[SourceOffsets, ...]:
-    """Return one line for each stream: the plan has a line for each place that reads it."""
+    """Return one line for each stream; `lines` has one for each place in the plan that reads it."""
     distinct: dict[object, SourceOffsets] = {}
     for line in lines:
         stream = line.id if line.text is None else (line.text, before.get(line.id))

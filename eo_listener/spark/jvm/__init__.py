@@ -23,8 +23,8 @@ Queries:
 
 - Options are never read in `onQueryStarted`: the sources do not exist yet, and `logicalPlan` is a
   lazy value that the query's own thread must compute. `LiveQueries` holds started queries until
-  their end is processed, because they also answer after their end.
+  their end is processed, because a query also answers after its end.
 - Without the shim, `options_by_reflection` and `by_reflection` take the same steps over py4j. Tests
   compare both ways for every shape of query, and for every way in which a query can go on between
-  two of the calls. One position costs 3 round trips with the shim, 30 to 70 without.
+  two calls. To read a position takes 3 round trips with the shim, 30 to 70 without it.
 """

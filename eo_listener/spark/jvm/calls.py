@@ -1,4 +1,4 @@
-"""Turns every way in which a call into the JVM fails into one error, JvmError."""
+"""Raises the same error, JvmError, in whatever way a call into the JVM fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES = (Py4JError, PySparkException, OSError)
 
 @contextmanager
 def asking(task: str) -> Iterator[None]:
-    """Raise JvmError for what py4j raises in the block; `task` is an infinitive: "read ..."."""
+    """Raise JvmError for any error of py4j in the block; `task` is an infinitive: "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
@@ -40,7 +40,7 @@ def asking(task: str) -> Iterator[None]:
 
 
 def call(target: Any, method: str) -> Any:
-    """Call a method without arguments; return its answer, or None if `target` lacks it."""
+    """Call a method without arguments; return its answer, or None if `target` lacks the method."""
     try:
         return getattr(target, method)()
     except (Py4JJavaError, Py4JNetworkError):
@@ -50,9 +50,9 @@ def call(target: Any, method: str) -> Any:
 
 
 def _cause_of(error: Py4JJavaError) -> str:
-    """Return the exception's class, or its message if the shim wrote that.
+    """Return the class of the Java exception, or its message if the shim wrote the message.
 
-    Any other message may quote an option.
+    Any other message may quote an option's value.
     """
     try:
         thrown = error.java_exception
@@ -83,9 +83,9 @@ class Thrown:
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
-    """Return the Java exception that `error` wraps, then its cause, the cause's cause and so on.
+    """Return the Java exception that `error` wraps, then its cause, that cause's cause, and so on.
 
-    The result is empty if there is no Java exception, or if the JVM has gone.
+    The result is empty if `error` wraps no Java exception, or if the JVM has gone.
     """
     chain: list[Thrown] = []
     try:

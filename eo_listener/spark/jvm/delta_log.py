@@ -1,8 +1,8 @@
 """Delta Lake in Spark's JVM: a table's location, identity and log files.
 
-The module uses only classes of Delta that are the same from 3.3 to 4.1. It reads a commit from its
-file, through Hadoop's file systems, as Spark itself does: Delta would build its snapshot again
-after each commit before it answered.
+The module uses only classes of Delta that are the same from 3.3 to 4.1. It reads a commit from the
+commit's file, through Hadoop's file systems, as Spark itself does. If it asked Delta, Delta would
+first build its snapshot again after each commit.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment: `version` existed then, but perhaps was not the newest.
+    """A table at one moment, at which `version` existed, but perhaps a newer version did too.
 
-    `settings` has the requested properties of the table that are set.
+    `settings` has those of the requested table properties that are set.
     """
 
     location: str
@@ -57,8 +57,8 @@ def session_here() -> SparkSession | None:
 def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
     """Return a Java clone of `session`, with `settings` added.
 
-    The clone has no pyspark session: with one, `RDD.toDF` would make all frames of the process in
-    the clone. Raises JvmError.
+    The function makes no pyspark session for the clone: if it did, `RDD.toDF` would make all frames
+    of the process in the clone. Raises JvmError.
     """
     with asking("clone its session"):
         clone = _java(session).cloneSession()
@@ -74,7 +74,7 @@ def application(session: SparkSession) -> str:
 
 
 def log_stores(session: SparkSession) -> dict[str, str]:
-    """Return the LogStores set at the application's start, by setting. Raises JvmError."""
+    """Return the LogStores set when the application started, by setting. Raises JvmError."""
     with asking("read its settings"):
         settings = session.sparkContext.getConf().getAll()  # Delta ignores those of a session
         return {
@@ -103,7 +103,7 @@ def library_version(session: SparkSession) -> str | None:
 def has_extension(session: SparkSession) -> bool:
     """Return True if the session reads SQL with Delta's parser.
 
-    False can also mean that another extension came after Delta's. Raises JvmError.
+    False can also mean that the session adds another extension after Delta's. Raises JvmError.
     """
     with asking("find its SQL parser"):
         parser = _java(session).sessionState().sqlParser().getClass().getName()
@@ -119,7 +119,7 @@ def qualified_location(session: SparkSession, path: str) -> str:
 
 
 def other_files(session: SparkSession, location: str) -> list[str]:
-    """Return the names in the folder of a table, except that of its log. Raises JvmError."""
+    """Return the names in a table's folder, without its log's folder. Raises JvmError."""
     with asking("list the folder of a table"):
         folder = _class(session, _PATH)(location)
         files = folder.getFileSystem(_hadoop(session))
@@ -178,7 +178,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
     """Return the table's `txnVersion` of each `txnAppId` that begins with `prefix`.
 
-    Builds Delta's state, which takes seconds for a large table. Raises JvmError.
+    The function has Delta build its state, which takes seconds for a large table. Raises JvmError.
     """
     with working_in(session), asking("read the application ids of a Delta table"):
         versions = _snapshot(session, location, fresh=False).transactions()
@@ -187,7 +187,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
 
 class DeltaLogFiles:
-    """Reads the files of a table's log; all methods raise JvmError."""
+    """Reads the files of the log of a Delta table; all methods raise JvmError."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):
@@ -197,10 +197,11 @@ class DeltaLogFiles:
             self._files = self._folder.getFileSystem(_hadoop(session))
 
     def settle(self, version: int) -> None:
-        """Have Delta list the log from `version` on, as it does before each write.
+        """Have Delta list the files of the log from `version` on, as it does before each write.
 
         A LogStore with a table of its own (S3DynamoDBLogStore) first records a commit in that
-        table. When it lists the log, it makes the commit's file, if the writer could not.
+        table. When the LogStore lists the log, it makes the commit's file if the writer could not
+        make it.
         """
         with working_in(self._session), asking("list the log of a Delta table"):
             log = _class(self._session, _LOGS).forTable(
@@ -209,15 +210,15 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """Return a value that changes if a commit's file is replaced; None if it does not exist."""
+        """Return a value that changes if a commit's file is replaced; None if there is no file."""
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
 
     def lines(self, version: int) -> Iterator[str] | None:
-        """Return the actions of a commit, each a JSON text, or None if it does not exist.
+        """Return the actions of a commit, each as a JSON text, or None if there is no such commit.
 
-        The iterator reads the file only as far as it is used.
+        The iterator reads the file only as far as the caller iterates.
         """
         with asking("find a commit of a Delta table"):
             status = self._status(version)
@@ -263,7 +264,7 @@ def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
 
 
 def _class(session: SparkSession, name: str) -> Any:
-    """Return a class in one round trip; `jvm.org.apache...` takes a round trip for each package."""
+    """Return a Java class in one round trip; `jvm.org.apache...` takes one for each package."""
     return class_of(_jvm(session), name)
 
 

@@ -31,12 +31,13 @@ _KEPT = 1000  # a bound for runs whose end was never reported: each holds a quer
 
 
 class LiveQueries:
-    """The `QueryReader` of classic PySpark: asks the query itself, even if it has just ended.
+    """The `QueryReader` of classic PySpark: asks the query itself, even if that has just ended.
 
-    It holds a query from its start, or from the first question about it, until `forget`: Spark
-    releases an ended query, which may be a moment after its start (`availableNow`).
+    The object holds a query from the query's start, or from the first question about it, until
+    `forget`: Spark releases a query that has ended, and that may be a moment after its start
+    (`availableNow`).
 
-    Only `hold` may be called on a thread of Spark.
+    Only the method `hold` may be called on a thread of Spark.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries, and hold no more: a listener may stay registered, and get events."""
+        """Release all queries, and hold no more: a registered listener may still get events."""
         self._closed = True
         self._queries.clear()
 
@@ -67,7 +68,7 @@ class LiveQueries:
         return {source.index: source.options for source in source_options(query) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """Return how the query makes its progress durable. Raises JvmError."""
+        """Return the mode of the query: how it makes its progress durable. Raises JvmError."""
         return query_mode(self._query(query_id, run_id))
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
@@ -116,8 +117,8 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 def drain(session: SparkSession, timeout: float) -> bool:
     """Wait until Spark has delivered all events sent so far; return True if it has.
 
-    Waits at most `timeout` + 0.5 s. Also returns False if the JVM has gone, or no longer answers;
-    never raises for that.
+    Waits at most `timeout` + 0.5 s. The function also returns False, and raises no error, if the
+    JVM has gone or no longer answers.
     """
     context = getattr(session, "_jsc", None)
     if context is None:  # Spark Connect: the bus is in another process
@@ -155,7 +156,7 @@ class Driver:
         self._session: SparkSession | None = None
 
     def listener(self, receiver: Receiver) -> Any:
-        """Return the Java listener that classic PySpark registers; the same for the same session.
+        """Return the Java listener that classic PySpark registers; one session always has the same.
 
         Raises JvmError if there is no session.
         """
@@ -182,8 +183,8 @@ def live_position(query: RunningQuery) -> LivePosition | None:
 
     The shim returns it in one call; without the shim, the function asks Spark's objects one by one.
     Both ways ask the same in the same order; the Java class PositionInspector explains why this
-    order is right. Takes no lock that the query needs. In asynchronous and continuous mode it lists
-    two folders of the checkpoint and may read one file. Raises JvmError.
+    order is right. The function takes no lock that the query needs. In asynchronous and continuous
+    mode it lists two folders of the checkpoint and may read one file. Raises JvmError.
     """
     inspector = query.shim("PositionInspector")
     return by_reflection(query) if inspector is None else by_shim(query, inspector)
@@ -242,7 +243,7 @@ def _on_disk(query: RunningQuery) -> LivePosition:
 def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each stream with its offset in an entry of the offset log.
 
-    The entry lists offsets by place among all leaves, or (Spark 4.2, opt-in) by name.
+    The entry lists offsets in the order of all leaves of the plan, or (Spark 4.2, opt-in) by name.
     """
     named = call(entry, "offsetsMap")
     if named is None:

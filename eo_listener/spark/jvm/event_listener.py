@@ -1,7 +1,7 @@
 """The object that Spark's JVM calls for each event.
 
-pyspark's own listener rebuilds every event field by field, with about 80 round trips on the one
-thread that serves all listeners. This object makes a single call for an event's JSON text.
+pyspark's own listener rebuilds every event field by field, with about 80 round trips on the thread
+that all listeners share. This object needs a single call, for the event's JSON text.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 class RunClaims:
     """Claims each run for this listener, once; does nothing without the shim.
 
-    The shim leaves a claimed run to this listener. When a run has begun, the shim waits a second
-    for the claim. If a run was active before the listener was added, the shim commits it until its
-    first event arrives here.
+    The shim leaves the commits of a claimed run to this listener. When a run has begun, the shim
+    waits a second for the claim. If a run was active before the listener was added, the shim
+    commits its offsets until this listener gets the run's first event.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -52,7 +52,7 @@ class RunClaims:
 
     @cached_property
     def _claim(self) -> Any:
-        """The shim's method `claim`, or None without the shim."""
+        """The shim's method `claim`, or None if the shim is not loaded."""
         listener = class_of(self._jvm, f"{SHIM_ROOT}.OffsetCommitListener")
         return None if listener is None else listener.claim
 
@@ -72,13 +72,13 @@ class Receiver(Protocol):
     """Receives the events, on a thread of Spark: every method must return immediately."""
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """Handle a new run, on the query's own thread: its sources do not exist yet; do no I/O."""
+        """Handle a new run, on the query's thread; do no I/O. Its sources do not exist yet."""
 
     def progressed(self, text: str) -> None:
         """Handle the end of a batch; `text` is the JSON of its StreamingQueryProgress."""
 
     def idle(self, run_id: str) -> None:
-        """Handle a run that had nothing to do."""
+        """Handle the report that a run had no new data."""
 
     def ended(self, run_id: str) -> None:
         """Handle the end of a run."""
@@ -91,11 +91,11 @@ def wrap(
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
-    query that ends at once could no longer be asked. `hold` too is called on the query's own
-    thread, and must do no I/O.
+    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise
+    nobody could ask a query that ends at once. The listener calls `hold` too on the query's own
+    thread, so `hold` must do no I/O.
 
-    The listener is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
+    The result is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
     function uses the first session of the process. Raises JvmError if there is no session in this
     process.
     """
@@ -116,8 +116,8 @@ def wrap(
 def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
     """Keep an exception in Python, and log it once for each method and type.
 
-    In the JVM it would become one stack trace in Spark's log per event, forever, on the
-    thread that all listeners share; and for `onQueryStarted` on the thread of the query.
+    If it reached the JVM, it would become a stack trace in Spark's log for every event, on the
+    thread that all listeners share, and for `onQueryStarted` on the query's thread.
     """
 
     def guarded(callback: _Callback, event: Any) -> None:

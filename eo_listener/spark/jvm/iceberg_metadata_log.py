@@ -1,4 +1,4 @@
-"""Finds expired snapshots of an Iceberg table in the older metadata of its metadata log."""
+"""Finds expired snapshots of an Iceberg table in the older files of its metadata log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 FILES: Final = 5000
-"""The maximum number of files to read: each has all snapshots that the table had then."""
+"""The most files to read for a search; each has all snapshots that the table had at its time."""
 _SOME: Final = 500
-"""A line is logged after this many files: on an object store they take a minute."""
+"""The number of files after which a search logs a line: on an object store they take a minute."""
 _TOLERANCE: Final = 60_000
 """The milliseconds by which Iceberg allows a file to be older than the previous file."""
 
@@ -30,12 +30,13 @@ class MetadataSearch(NamedTuple):
 
 
 class MetadataLog:
-    """Reads the files of the metadata log: by time, and no more files than needed.
+    """Searches the files of the metadata log by time, and reads no more files than needed.
 
     When a snapshot was committed, its parent existed, and so did the snapshot from which it was
-    cherry-picked. So the first file since then has them or, if that commit itself has expired them,
-    the file before it. Snapshots never change, so an older file's record of a snapshot is valid.
-    The current metadata name a hundred files or so, and the oldest of these a hundred more.
+    cherry-picked. So the first file since that commit has these snapshots or, if the commit itself
+    has expired them, the file before it has them. Snapshots never change, so an older file's record
+    of a snapshot is valid. The current metadata name about a hundred older files, and the oldest of
+    these names about a hundred more.
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
@@ -44,13 +45,14 @@ class MetadataLog:
         self._read = read
         self._entries: list[tuple[int, str]] = []
         self._whole: bool | None = None
-        """True if the entries are complete; None before they are first read."""
+        """True if the known entries of the log are complete; None before they are first read."""
         self.search = MetadataSearch()
 
     def snapshot(self, snapshot_id: int, *, child: int, committed: int) -> Any:
         """Return Java's snapshot, or None if no remaining file has it. Raises what Java throws.
 
-        `child` is the snapshot that was made from it, and `committed` the time of `child` in ms.
+        `child` is the snapshot that was made from the one to find, and `committed` the time of
+        `child` in ms.
         """
         for metadata in self._likely(child, committed):
             snapshot = metadata.snapshot(snapshot_id)
@@ -59,7 +61,7 @@ class MetadataLog:
         return None
 
     def _likely(self, child: int, committed: int) -> Iterator[Any]:
-        """Yield metadata that may have the snapshot that `child` was made from, likeliest first."""
+        """Yield metadata that may have the snapshot that `child` was made from; likeliest first."""
         yield self._at
         if self._whole is None:
             self._entries = _entries(self._newest)
@@ -84,7 +86,7 @@ class MetadataLog:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
-        """Return the index of the first file since `committed`, and how late the right file can be.
+        """Return the index of the first file since `committed`, and the latest time to search.
 
         A file has the time of its last snapshot. If a transaction made several snapshots, that is
         not the time of each, and then the clocks of other writers count too.
@@ -96,7 +98,7 @@ class MetadataLog:
         return first, committed + (_TOLERANCE if first else 0)  # else earlier ones were deleted
 
     def _go_back(self) -> Any:
-        """Read the oldest known file, which names the files before it; None if that fails."""
+        """Read the oldest known file, which names older files; return None if that fails."""
         metadata = self._open(*self._entries[0])
         older = [] if metadata is None else _entries(metadata)
         self._whole = not older

@@ -19,7 +19,7 @@ _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
-"""Milliseconds after which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
+"""The age in ms at which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
 _KEPT: Final = 100
 """The number of snapshots of a branch that do not expire while a batch writes it."""
 
@@ -35,11 +35,11 @@ class TableSettings(NamedTuple):
 
 
 class MainMovedError(Exception):
-    """The table is no longer as it was when a change was planned; nothing was changed."""
+    """The table has changed since a change to it was planned; the change was not made."""
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """Return a session that has the catalog: this thread's session, `default`, or any other.
+    """Return a session that has the catalog: this thread's, or else `default`, or any other.
 
     If no session has it, the function returns the first of them. Raises JvmError if no session
     exists.
@@ -58,7 +58,7 @@ def session(catalog: str, default: Any = None) -> Any:
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """Return the location of Iceberg's classes, empty if unknown; None if the JVM lacks them.
+    """Return the location of Iceberg's classes; empty if unknown, None if the JVM lacks them.
 
     Raises JvmError.
     """
@@ -87,10 +87,10 @@ def columns_as_sql(frame: Any) -> str:
 
 
 class IcebergTable:
-    """One table, as it was when `refresh` was called last, whatever a catalog's cache has.
+    """One table, in the state of the last call of `refresh`, whatever a catalog's cache has.
 
-    `version` is the file of its metadata, a new file after each commit. Every method raises
-    ThrownError and JvmError.
+    `version` is the file with the table's metadata; each commit writes a new file. Every method
+    raises ThrownError and JvmError.
     """
 
     def __init__(self, spark: Any, table: Any, address: Any = None) -> None:
@@ -103,9 +103,9 @@ class IcebergTable:
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
         """Load the table `name`, quoted as in Spark SQL; return None if `catalog` is no catalog.
 
-        Bypasses the session's cache, which keeps a table that was dropped or recreated. It also
-        leaves the table out of the cache: otherwise the session would keep reading this state after
-        others have written to the table.
+        The method bypasses the session's cache, which keeps a table that was dropped or recreated.
+        It also leaves the table out of that cache: otherwise the session would keep reading this
+        state after others have written to the table.
         """
         # Spark finds a catalog by the settings of the thread's own session, not of `spark`.
         with working_in(spark), java_errors():
@@ -123,7 +123,8 @@ class IcebergTable:
     def uncache(self) -> None:
         """Have the session read the table from the catalog the next time it uses the table.
 
-        Its cache keeps a table for 30 s after its last use, even if others have written to it.
+        The session's cache keeps a table for 30 s after its last use, even if others have written
+        to the table.
         """
         if self._address is not None:
             with java_errors():
@@ -153,7 +154,7 @@ class IcebergTable:
 
     @property
     def uuid(self) -> str:
-        """The id of this table; a table recreated under its name has another id."""
+        """The id of this table; a new table of the same name has another id."""
         with java_errors():
             return str(self._metadata.uuid())
 
@@ -182,7 +183,8 @@ class IcebergTable:
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
         """Return an expired snapshot from older metadata files, or None if no such file has it.
 
-        `child` is a snapshot that was made from it, and `committed` the time of `child` in ms.
+        `child` is a snapshot that was made from the expired one, and `committed` the time of
+        `child` in ms.
         """
         with java_errors():
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
@@ -202,7 +204,7 @@ class IcebergTable:
 
     @property
     def search(self) -> MetadataSearch:
-        """The extent of the searches by `expired` since the last `refresh`."""
+        """The extent of the searches that `expired` has made since the last `refresh`."""
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
@@ -230,10 +232,10 @@ class IcebergTable:
     def create_branch(
         self, name: str, *, at: int | None, summary: Mapping[str, str] | None = None
     ) -> int:
-        """Make a branch at main's snapshot, which is `at`; return the branch's first snapshot.
+        """Make a branch at main's snapshot, and return the id of the branch's first snapshot.
 
-        With `summary`, this is a new and empty snapshot, which has the summary. Raises
-        MainMovedError.
+        `at` is the snapshot at which main must be. With `summary`, the branch's first snapshot is a
+        new and empty one, which has this summary. Raises MainMovedError if main is elsewhere.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -261,10 +263,11 @@ class IcebergTable:
         drop: Iterable[str] = (),
         summary: Mapping[str, str] | None = None,
     ) -> None:
-        """Move main, which is at the snapshot `at`, forward to `branch`; drop the branches `drop`.
+        """Move main forward to `branch`, and drop the branches `drop`, in one commit.
 
-        With `summary`, the method first adds an empty snapshot with it to the branch. Everything is
-        in one commit, which no other commit may precede. Raises MainMovedError.
+        `at` is the snapshot at which main must be. With `summary`, the method first adds an empty
+        snapshot with this summary to the branch, in the same commit. Raises MainMovedError if the
+        table has changed since `refresh`.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -283,11 +286,12 @@ class IcebergTable:
         summary: Mapping[str, str],
         root: Mapping[str, str] | None = None,
     ) -> None:
-        """Repeat the changes of the branch `staged` after main's snapshot `at`, and move main.
+        """Repeat the changes of the branch `staged` on top of main, and move main to the result.
 
-        The method repeats the changes of the head of `staged` in a new branch, `branch`, and moves
-        main to it, in one commit. With `root`, `branch` begins with an empty snapshot that has
-        `root` in its summary. Raises MainMovedError.
+        The method makes a new branch, `branch`, at main's snapshot, which must be `at`; repeats in
+        it the changes of the head of `staged`; moves main to it; and drops `staged` and the
+        branches `drop`: all in one commit. With `root`, `branch` begins with an empty snapshot that
+        has `root` in its summary. Raises MainMovedError.
         """
         with java_errors():
             changed = self._changed(self.branches[staged])
@@ -304,7 +308,8 @@ class IcebergTable:
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
         """Return True if the changes of a snapshot can be repeated after the snapshots `moves`.
 
-        `moves` must have changed no row. Returns False if they removed a file that is needed.
+        The snapshots `moves` must have changed no row. Returns False if they removed a file that
+        the changes need.
         """
         with java_errors():
             util, moved = class_of(self._jvm, _FILE_UTIL), tuple(moves)
@@ -316,7 +321,7 @@ class IcebergTable:
         return ChangedFiles.from_snapshot(self._metadata.snapshot(snapshot_id), self._table.io())
 
     def _begin(self, at: int | None) -> Any:
-        """Begin a transaction on the metadata of the last `refresh`, with main at `at`."""
+        """Begin a transaction on the metadata of the last `refresh`; main must be at `at`."""
         transaction = self._table.newTransaction()
         start = transaction.startMetadata()
         current = start.metadataFileLocation() == self._metadata.metadataFileLocation()
@@ -339,7 +344,7 @@ class IcebergTable:
         self._commit(transaction)
 
     def _commit(self, transaction: Any) -> None:
-        """Commit the transaction once: Iceberg refuses it if another commit came to main meanwhile.
+        """Commit the transaction once: Iceberg refuses it if another commit has moved main since.
 
         `commitTransaction` would retry: if its first commit succeeded and the answer was lost, it
         takes this commit for another writer's, and deletes files of the snapshots in it.
@@ -372,7 +377,7 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
 
 
 class ChangedFiles(NamedTuple):
-    """The files that one snapshot changed, as Java objects; `..._deletes` delete rows."""
+    """The files that one snapshot changed, as Java objects; files in `..._deletes` delete rows."""
 
     added: tuple[Any, ...]
     removed: tuple[Any, ...]
@@ -396,8 +401,8 @@ class ChangedFiles(NamedTuple):
     def needed(self, util: Any) -> frozenset[str] | None:
         """Return the locations of files that the table must have for these changes to be valid.
 
-        Returns None if a file deletes rows without naming their file. `util` is the Java class that
-        reads that name.
+        Returns None if a file deletes rows, but does not name the file with these rows. `util` is
+        the Java class that reads that name.
         """
         locations = [util.referencedDataFileLocation(file) for file in self.added_deletes]
         if None in locations:

@@ -1,4 +1,4 @@
-"""Reads the live query's plan for the batch that foreachBatch is writing.
+"""Reads the plan of the batch that foreachBatch is writing, from the running query.
 
 While Spark writes batch N, `committedOffsets` is the start of the batch and `availableOffsets` its
 end (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a batch's
@@ -31,7 +31,7 @@ from eo_listener.spark.jvm.running_query import (
 from eo_listener.spark.shim import position_of
 
 _FORGETFUL: Final = frozenset({"TextSocketMicroBatchStream", "MemoryStream"})
-"""Spark's streams with records in memory only: after a restart a batch would have none."""
+"""Spark's streams that keep records only in memory, so that a repeated batch would have none."""
 
 
 def refuse_forgetful(streams: Mapping[int, Any]) -> None:
@@ -50,7 +50,7 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
 def counted_sources(
     query: RunningQuery, streams: Mapping[int, Any], batch_id: int
 ) -> CountedSources | None:
-    """Return the streams that have an offset in the running batch; None if no stream has one."""
+    """Return the streams that have an offset in the running batch, or None if no stream has one."""
     ends = query.execution.availableOffsets()
     indices = tuple(index for index, stream in streams.items() if ends.get(stream).isDefined())
     if not indices:
@@ -62,7 +62,7 @@ def counted_sources(
 def _plan_id(query: RunningQuery, batch_id: int) -> str:
     """Return the plan id of a batch, from Spark's entry for it in the offset log.
 
-    Spark has the newest two entries in memory, and serializes them as in the log's files.
+    Spark has the log's newest two entries in memory, and serializes them as in the log's files.
     """
     log = query.execution.offsetLog()
     entry = log.get(batch_id)
@@ -85,12 +85,12 @@ def _unknown(batch_id: int, reason: str) -> JvmError:
 
 
 ReadLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapshot]
-"""Takes a source's reader options and its partitions, and returns the state of their logs.
+"""A function of a source's reader options and partitions that returns the state of their logs.
 
-Raises KafkaError if Kafka does not answer in time, SettingsError for options it cannot use.
+It raises KafkaError if Kafka does not answer in time, SettingsError for options it cannot use.
 """
 ReadInitial = Callable[[str, int], "Offsets | None"]
-"""Takes a checkpoint and a source's index, and returns the start of that source."""
+"""A function of a checkpoint and a source's index that returns the offsets at which it began."""
 
 _WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
@@ -98,7 +98,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """The constant parts of a running query."""
+    """The parts of a running query that do not change."""
 
     query: RunningQuery
     streams: Mapping[int, Any]
@@ -117,8 +117,8 @@ class LivePlans:
 
     A plan takes about 3 ms, and `read_logs` 5 ms for 1 partition, 8 for 100, 140 for 1,000.
 
-    It calls `read_logs` once for each Kafka source of every batch, `initial` only if Spark itself
-    does not report the start of a source.
+    The reader calls `read_logs` once for each Kafka source of every batch, and `initial` only if
+    Spark itself does not report the start of a source.
     """
 
     def __init__(self, read_logs: ReadLogs, initial: ReadInitial) -> None:
@@ -129,8 +129,8 @@ class LivePlans:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read the plan of a batch from Spark, and the state of Kafka's logs.
 
-        Raises JvmError if the query cannot be asked or found, SettingsError for a source that
-        cannot be read twice, KafkaError and SettingsError as `read_logs` does.
+        Raises JvmError if the query cannot be found or does not answer, SettingsError for a source
+        that cannot be read twice, and the errors of `read_logs`, KafkaError and SettingsError.
         """
         with asking(_WHAT):
             run = self._run_of(frame)
@@ -161,7 +161,7 @@ class LivePlans:
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Return the offsets at which the sources of the most recently planned query began.
 
-        Raises JvmError, and what `initial` raises.
+        Raises JvmError, and the errors of `initial`.
         """
         run = self._run
         if run is None:
@@ -225,8 +225,8 @@ class LivePlans:
 def _recorded_starts(run: _Run) -> int:
     """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
-    If the file is missing, do not ask Spark: it would take the current offsets, and record them.
-    Other sources keep their own data there.
+    If the file is missing, do not ask Spark for the start: Spark would take the current offsets,
+    and record them. Sources other than Kafka keep their own data in this folder.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -259,7 +259,7 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
 
 
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
-    """Yield the running queries, the one that the thread names first.
+    """Yield the running queries; the query that the thread names comes first.
 
     A thread names a query if pyspark pins Python's threads to Java's.
     """
@@ -308,7 +308,7 @@ def _check_batch(query: RunningQuery, batch_id: int) -> None:
 
 
 def _offsets(progress: Any, streams: Mapping[int, Any], batch_id: int) -> Mapping[int, Offsets]:
-    """Return the offsets in a StreamProgress of Spark; leave out sources that have none yet."""
+    """Return the offsets in a StreamProgress of Spark, without sources that have none yet."""
     texts = {}
     for index, stream in streams.items():
         offset = progress.get(stream)

@@ -1,7 +1,7 @@
-"""Makes a Java exception displayable: without the secrets of the session's settings.
+"""Makes a Java exception fit for display: removes the secrets in the session's settings.
 
-Java's own texts go into tracebacks, and with them into Spark's log: a catalog's driver, or a file
-system, may quote the URL or the properties that it was given.
+Texts of Java go into tracebacks, and with these into Spark's log. They may have secrets: a
+catalog's driver, or a file system, may quote the URL or the properties that it was given.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class JavaThrownError(Exception):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """The values that the running session and its Hadoop keep under the names of secrets."""
+    """The values of settings with names of secrets, in the running session and its Hadoop."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def configured(cls) -> Secrets:
-        """Return the secrets of Java's session on this thread, and of its application."""
+        """Return the secrets of this thread's session in the JVM, and of its application."""
         context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
         if context is None:
             return cls()
@@ -69,7 +69,10 @@ class Secrets:
 
     @classmethod
     def from_values(cls, values: Any) -> Secrets:
-        """Make secrets of `values`, also as a URL quotes them, and of the text after `id:`."""
+        """Return `values` as secrets, also in the form in which a URL quotes them.
+
+        If a value has the form `id:text`, its text is a secret too.
+        """
         secrets: set[str] = set()
         for value in values:
             for text in (value, value.partition(":")[2]):

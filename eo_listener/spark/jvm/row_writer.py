@@ -1,4 +1,4 @@
-"""Has Spark's tasks write the rows of a DataFrame to Kafka, in the shim's Spark format."""
+"""Has Spark's tasks write the rows of a DataFrame to Kafka, through the shim's Spark format."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def write_rows(
     mark: str | None,
     partitioner: Partitioner | None = None,
 ) -> None:
-    """Write the rows of `frame`, a classic DataFrame, as prepared in the shim for `batch`.
+    """Write the rows of `frame`, a classic DataFrame, for which the shim has prepared `batch`.
 
-    `topics` are pairs of a topic and its number of partitions, `columns` the columns of a record
-    that are used, `mark` the column that is not null in rows that are not to be sent. `partitioner`
-    replaces Kafka's own for rows that name no partition. Raises JvmError, and what Spark raises.
+    `topics` are pairs of a topic and its number of partitions, `columns` are the columns that make
+    a record, and `mark` is the column that is not null in rows that must not be sent. `partitioner`
+    replaces Kafka's own for rows that name no partition. Raises JvmError, and the errors of Spark.
     """
     argument = json.dumps(
         {
@@ -69,8 +69,8 @@ def write_identified_rows(
 ) -> None:
     """Write the rows of `frame` as `write_rows` does; the columns `identity` identify a row.
 
-    The tasks write the rows in the order of these columns, each with the `header`. They count, and
-    do not send, rows that the shim knows to be in Kafka. Raises as `write_rows` does.
+    The tasks write the rows in the order of these columns, each with the `header`. They do not
+    send, but count, rows that the shim knows to be in Kafka. Raises the errors of `write_rows`.
     """
     argument = {
         **_argument(topics, tasks, columns, mark),

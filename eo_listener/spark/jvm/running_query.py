@@ -1,4 +1,4 @@
-"""The live query of an event: its streams, their options, and how progress becomes durable."""
+"""Reads a running query: its streams, their options, and how its progress becomes durable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningQuery:
-    """One run of a query. It still answers after the run has ended: it holds Spark's object."""
+    """One run of a query. It still answers after the run's end, because it holds Spark's object."""
 
     query_id: str
     run_id: str
@@ -53,8 +53,8 @@ class RunningQuery:
     def has_ended(self) -> bool:
         """Return True if the run is over, or cannot go on. Raises JvmError.
 
-        An idle query lives on for a while after its SparkContext has stopped, and no event reports
-        its end: Spark's event bus has stopped too.
+        After its SparkContext has stopped, an idle query lives on for a while. No event then
+        reports its end, since Spark's event bus has stopped too.
         """
         with asking("check if a query is still running"):
             if not self.execution.isActive():
@@ -106,9 +106,9 @@ def elements(sequence: Any) -> Iterator[Any]:
 def streams(execution: Any) -> list[Any]:
     """Return the streams of the plan's leaves; a stream that is used twice is in the list twice.
 
-    The list is empty before the streams are planned. It may be read at any time, unlike
-    `logicalPlan`: that is lazy, and the query's own thread must compute it, and then sets the
-    streams.
+    The list is empty before the streams are planned. You may read it at any time, unlike
+    `logicalPlan`: that is lazy, and the query's own thread must compute it; the same thread then
+    sets the streams.
     """
     return list(elements(call(execution, "sources")))
 
@@ -143,7 +143,7 @@ _REAL_TIME: Final = "RealTimeTrigger"
 def query_mode(query: RunningQuery) -> QueryMode:
     """Return the mode of a query; may be called at any time.
 
-    A platform's own class of query counts as the class that it extends. Raises JvmError.
+    If a platform has its own class of query, the class that it extends decides. Raises JvmError.
     """
     with asking("read the execution mode of a query"):
         for name in _class_names(query.execution):

@@ -3,7 +3,7 @@
 pyspark's active session is not the thread's: it is the session that last made a DataFrame of Python
 rows, in any thread, or else the first session of the process. Spark's JVM has an active session for
 each thread, which `createDataFrame` of another session changes too. Spark finds tables of Iceberg
-and Delta by that session.
+and Delta through the JVM's active session.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def working_in(session: Any) -> Iterator[None]:
 def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
     """Return the sessions that a call without a session may mean, the likeliest first.
 
-    They are the session of `working_in`, pyspark's active one, `default`, and the first of the
-    process. Raises JvmError.
+    They are the session of `working_in`, pyspark's active session, `default`, and the first session
+    of the process. Raises JvmError.
     """
     with asking("find a session"):
         active = SparkSession.getActiveSession()

@@ -1,4 +1,4 @@
-"""Reads the offset range of each task of a batch, if each task still is one Kafka partition.
+"""Reads the offset range of each task of a batch, if each task still reads one Kafka partition.
 
 Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
 tasks (select, filter, map, a broadcast join) pass that partition on. A shuffle, a coalesce or a
@@ -42,8 +42,9 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
 
     Partitions without new records have no task. Raises SettingsError, naming the likely cause, if a
-    task is not the whole range of one Kafka partition; JvmError if Spark cannot be asked. Runs no
-    job except the broadcasts of `frame`; takes about a millisecond a task.
+    task does not read the whole range of one Kafka partition; JvmError if Spark cannot be asked.
+    The function runs no job except the broadcasts of `frame`; it takes about a millisecond per
+    task.
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
@@ -104,7 +105,7 @@ def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
 
 
 def _input(partition: Any) -> Any:
-    """Return the input of an RDD's partition: from Spark 4.2 at most one, before that a Seq.
+    """Return the input of an RDD's partition; Spark before 4.2 has a Seq of inputs.
 
     The connector's older source (V1) has its ranges in the partition itself.
     """

@@ -1,8 +1,9 @@
 """Adds what eo_listener needs to a SparkSession's builder, without taking anything away.
 
 spark-submit, which pyspark runs to start the JVM, decides what Spark loads. It takes the first of:
-an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf. So each
-addition is merged with the value that would win, and written to the place that wins.
+an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf. So
+`configure` merges each addition with the value that spark-submit would use, and writes the result
+where spark-submit finds it first.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
 
 
 def _compare(spark: Installation) -> None:
-    """Log a warning if pyspark will start a Spark of a version for which it is not made."""
+    """Log a warning if pyspark will start a Spark whose version it is not made for."""
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
@@ -300,7 +301,7 @@ _TITLES: Final = {
 def too_late(
     spark: Installation, missing: Collection[str], *, submitted: bool
 ) -> JvmAlreadyRunningError:
-    """Return the error that names what the running JVM lacks, and how to start it with that."""
+    """Return the error that names what the running JVM lacks, and how to start a JVM with that."""
     lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
     libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
     packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]

@@ -26,9 +26,10 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return the Spark that a runtime is made for, if it is not this Spark; None if it fits.
+    """Return which Spark `runtime` is made for if that is not this Spark; None if it fits.
 
-    `runtime` is a file or coordinates. Also returns None if that name does not show the Spark.
+    `runtime` is the name of a file, or Maven coordinates. Also returns None if this does not show
+    the Spark.
     """
     match = _MADE_FOR.search(runtime)
     if match is None or match.groups() == (_minor(spark), scala):

@@ -20,7 +20,7 @@ _PYSPARK: Final = ("pyspark", "pyspark-client")
 
 
 def read_local_facts() -> LocalFacts:
-    """Return the facts, including missing or wrong parts; raises nothing."""
+    """Return the facts about this machine's software; report missing or wrong parts in them."""
     facts: dict[str, Any] = {
         "version": __version__,
         "python": platform.python_version(),

@@ -56,7 +56,7 @@ class LocalSpark:
     """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
 
     It adds missing jars and settings as `configure` does, and starts no query. `settings` take
-    precedence over the settings of this class, and these over spark-defaults.conf. It calls
+    precedence over the settings of this class, and these over spark-defaults.conf. The object calls
     `announce` before it starts Spark, because the start takes a long time.
     """
 
@@ -130,9 +130,9 @@ class LocalSpark:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Return False for py4j's log records, with a traceback, of calls that Ctrl-C interrupted.
+    """Return False for py4j's log record, with a traceback, of a call that Ctrl-C interrupted.
 
-    If a call fails for any other reason, py4j raises that too.
+    If a call fails for any other reason, py4j also raises an error.
     """
     text = str(record.msg)
     return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
@@ -140,7 +140,7 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _own_output() -> Iterator[None]:
-    """Give a JVM that starts in this block standard error for both of its outputs.
+    """Send both outputs of a JVM that starts in this block to standard error.
 
     The output of the JVM's loggers is not part of a command's output. And a program that reads the
     command's output to its end would wait for the JVM too.
@@ -157,10 +157,12 @@ def _own_output() -> Iterator[None]:
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """Keep the handler of Ctrl-C. Raises KeyboardInterrupt for any error after a Ctrl-C.
+    """Keep this program's handler of Ctrl-C in the block, not pyspark's.
 
-    pyspark's own handler calls Spark, which fails if Spark is answering a call, and Spark may be
-    closed by then. A JVM that has not started yet, which may download for minutes, is killed.
+    Raises KeyboardInterrupt for any error after a Ctrl-C. pyspark's own handler calls Spark; that
+    fails if Spark is answering a call, and Spark may be closed by then. If an error such as a
+    Ctrl-C comes before the JVM has started, which may download for minutes, this function kills the
+    JVM.
     """
     handler = signal.getsignal(signal.SIGINT)
     with _signals() as arrived:

@@ -73,11 +73,11 @@ class SubmitArguments:
         return shlex.join([*words, *self.rest])
 
     def value(self, option: str) -> str | None:
-        """Return the value of an option: the last one, as Spark does."""
+        """Return the value of an option: the last value if there are several, as in Spark."""
         return dict(self.options).get(option)
 
     def setting(self, key: str) -> str | None:
-        """Return the value of a setting: from its own option, or its last `--conf`."""
+        """Return the value of a setting: that of its own option, or else of its last `--conf`."""
         own = self.value(OPTIONS[key]) if key in OPTIONS else None
         if own is not None:
             return own
@@ -85,7 +85,10 @@ class SubmitArguments:
         return values[-1].partition("=")[2] if values and values[-1] is not None else None
 
     def with_setting(self, key: str, value: str) -> SubmitArguments:
-        """Return the arguments with the setting once, in the form that wins."""
+        """Return the arguments with `key` set to `value`, and without earlier values of it.
+
+        If the setting has an option of its own, the result uses that: it wins over any `--conf`.
+        """
         own = OPTIONS.get(key)
         remaining = [
             (name, old) for name, old in self.options if name != own and not _names(name, old, key)

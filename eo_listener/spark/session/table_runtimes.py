@@ -1,4 +1,4 @@
-"""Reads the settings of a Spark for Iceberg or Delta Lake tables, before it starts."""
+"""Reads the settings for Iceberg or Delta Lake tables that a Spark will have, before it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
     """Return the settings of this Spark, from `options` and spark-defaults.conf.
 
-    Raises SettingsError if there is no Spark.
+    Raises SettingsError if no Spark is found.
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
