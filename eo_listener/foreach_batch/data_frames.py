@@ -9,7 +9,6 @@ from typing import Any, Final
 from eo_listener.errors import SinkError
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.spark.computed_rows import cached_rows, computed_rows
-from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.stage_attempts import (
     LOST_SHUFFLE,
     OFTEN,
@@ -38,12 +37,9 @@ class DataFrames:
     def has_shuffle(self, frame: Any) -> bool:
         """Return True if a shuffle precedes the rows of `frame`; False under Spark Connect.
 
-        There it is not known. Raises JvmError.
+        A Connect client cannot read the physical plan.
         """
-        if not _is_classic(frame):
-            return False
-        with asking("read the plan of a batch"):
-            return has_shuffle(frame)
+        return _is_classic(frame) and has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         """Cache the rows of `frame` while several frames made of it are computed."""
