@@ -255,7 +255,7 @@ def test_a_ledger_that_was_taken_back(
         assert f"({BACK.cause}" in origin.label
         assert fix in origin.label
     else:
-        said = f"{BACK.cause}.*{fix or 'from elsewhere'}"
+        said = f"{BACK.cause}.*{fix or '--from-time'}"
         with pytest.raises(SettingsError, match=said):
             asked.read(NOBODY, (), {})
 
