@@ -15,6 +15,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.events import Event
+from eo_listener.model.commit_metadata import short_id
 from eo_listener.offsets import TopicPartition
 from tests.model_checking.spark import LateEvent, Phase, Queries, QueryRun
 
@@ -55,6 +56,9 @@ class OfferReceiver:
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
         """What the model does not have: threads and connections to give back."""
+
+    def end_run(self, run_id: str) -> None:
+        self.cluster_state.end_run(short_id(run_id))
 
     def retry_now(self, groups: GroupKeys) -> None:
         self.cluster_state.retry_now(group for _, group in groups)
