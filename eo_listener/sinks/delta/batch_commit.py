@@ -101,13 +101,7 @@ class BatchCommit:
         self._check_columns(columns, {})
         check_no_number(self._session)
         try:
-            create(
-                self._frame,
-                self._target,
-                self._connection.reference,
-                self._connection.place,
-                columns,
-            )
+            create(self._frame, self._target, self._connection.reference, columns)
         except SettingsError:
             if self._connection.log(self._session) is None:
                 raise

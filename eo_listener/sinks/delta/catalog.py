@@ -44,31 +44,29 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
     }
 
 
-def create(
-    frame: DataFrame, target: Target, reference: str, location: str | None, columns: Iterable[str]
-) -> None:
+def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
     """Create the table, without rows, with these columns of `frame`, in a separate commit.
 
-    `location` is the location of a table that the user named by its path, or None. Raises
-    SettingsError if `create=False`, or if the folder has other files. Raises JvmError. Raises
-    Spark's own error, for example if another program has created the table meanwhile.
+    Raises SettingsError if `create=False`, or if the folder of a path has other files. Raises
+    JvmError. Raises Spark's own error, for example if another program has created the table
+    meanwhile.
     """
     if not target.create:
         raise SettingsError(
             f"table {reference} does not exist, and create=False",
             fix=f"Create it: CREATE TABLE {reference} (...) USING delta",
         )
-    empty, partitions = _empty(frame, columns), target.partition_by
-    if location is not None:
-        if files := _foreign_files(frame.sparkSession, location):
+    empty, partitions, path = _empty(frame, columns), target.partition_by, target.path
+    if path is not None:
+        if files := _foreign_files(frame.sparkSession, path):
             raise SettingsError(
                 f"{target.label} cannot be created: its folder has other files ({few(files)})",
                 fix="Name an empty folder; or create the table, for example from Parquet files: "
-                f"CONVERT TO DELTA parquet.{quoted(location)}",
+                f"CONVERT TO DELTA parquet.{quoted(path)}",
             )
         # Spark's CREATE TABLE would refuse the log without a commit that a killed driver leaves.
         writer = empty.write.format("delta").mode("errorifexists")
-        (writer.partitionBy(*partitions) if partitions else writer).save(location)
+        (writer.partitionBy(*partitions) if partitions else writer).save(path)
         return
     table = empty.writeTo(reference).using("delta")
     if partitions:
@@ -76,14 +74,14 @@ def create(
     table.create()
 
 
-def _foreign_files(session: SparkSession, location: str) -> list[str]:
+def _foreign_files(session: SparkSession, path: str) -> list[str]:
     """Return the files in a folder without a table, except those that a killed driver leaves.
 
     Delta creates a table without rows with one empty Parquet file, before the commit.
     """
-    files = other_files(session, location)
+    files = other_files(session, path)
     if all(_EMPTY.fullmatch(name) for name in files):
-        paths = [f"{location}/{name}" for name in files]
+        paths = [f"{path}/{name}" for name in files]
         if not paths or not session.read.parquet(*paths).limit(1).count():
             return []
     return files

@@ -123,11 +123,6 @@ class Connection:
         """The table's name for Spark SQL; complete once `location` was called."""
         return self._target.reference(self._place, self._database)
 
-    @property
-    def place(self) -> str | None:
-        """The location of the path, once `location` was called; None if the user named a table."""
-        return self._place
-
     def session(self) -> SparkSession:
         """Return the session to use outside of a batch. Raises SettingsError if there is none."""
         session = delta_log.session_here()
