@@ -197,13 +197,13 @@ class PartitionState:
         A position that waits is still sent, but gives way to any offer of another query. A position
         below the group is given up, and nothing is sent over a later commit of another program.
         """
-        if any(run_of(position) == run_id for position in (self.wanted, self.confirmed)):
+        if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
             self.ended_run = run_id
-        if self.obstacle is not None and run_of(self.refused) == run_id:
+        if self.obstacle is not None and _run_of(self.refused) == run_id:
             self.refused = self.obstacle = None
 
     def _has_ended(self, position: Position | None) -> bool:
-        return self.ended_run is not None and run_of(position) == self.ended_run
+        return self.ended_run is not None and _run_of(position) == self.ended_run
 
     def withhold(self, metadata: str) -> None:
         """Withhold newer positions, and leave the guard's mark; still send earlier positions."""
@@ -381,7 +381,7 @@ class PartitionState:
             self.refused, self.obstacle = wanted, obstacle
 
 
-def run_of(position: Position | None) -> str | None:
+def _run_of(position: Position | None) -> str | None:
     """Return the run that a position's metadata names, or None if it names no run."""
     metadata = _parse(position)
     return None if metadata is None else metadata.run_id
@@ -391,16 +391,23 @@ def _parse(position: Position | None) -> CommitMetadata | None:
     return None if position is None else CommitMetadata.parse(position.metadata)
 
 
+def _query_of(position: Position | None) -> str | None:
+    """Return the query that a position's metadata names, or None if it names no query."""
+    metadata = _parse(position)
+    return None if metadata is None else metadata.query_id
+
+
 def _differ(position: Position, newer: Position) -> bool:
     """Return True if the two positions may be from different queries."""
-    first, second = _parse(position), _parse(newer)
-    return first is None or second is None or first.query_id != second.query_id
+    query = _query_of(position)
+    return query is None or query != _query_of(newer)
 
 
 def _are_of_two_queries(position: Position | None, newer: Position) -> bool:
     """Return True if the metadata of both positions name a query, and not the same query."""
-    first, second = _parse(position), _parse(newer)
-    return first is not None and second is not None and first.query_id != second.query_id
+    return None not in (_query_of(position), _query_of(newer)) and _query_of(position) != _query_of(
+        newer
+    )
 
 
 def _rewinding(position: Position, group_offset: int) -> Position:
