@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from eo_listener.errors import SinkError
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.spark.computed_rows import cached_rows, computed_rows
+from eo_listener.spark.computed_rows import OFTEN, cached_rows, computed_rows, is_connect
 from eo_listener.spark.jvm.stage_attempts import (
     LOST_SHUFFLE,
-    OFTEN,
     REPEATED,
     RunStages,
     has_shuffle,
@@ -39,7 +38,7 @@ class DataFrames:
 
         A Connect client cannot read the physical plan.
         """
-        return _is_classic(frame) and has_shuffle(frame)
+        return not is_connect(frame) and has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
         """Cache the rows of `frame` while several frames made of it are computed."""
@@ -52,7 +51,7 @@ class DataFrames:
         `source` is the DataFrame of the batch, from which `frame` is made. Raises SinkError if
         Spark has computed a part of the rows twice; JvmError.
         """
-        if not _is_classic(frame):
+        if is_connect(frame):
             with computed_rows(frame) as rows:
                 yield rows
             return
@@ -62,10 +61,8 @@ class DataFrames:
                 with tagged_jobs(session) as tag:
                     rows = stack.enter_context(computed_rows(frame))
                 if not self._stages.have_repeated(session, batch, tag):
-                    try:
-                        yield rows
-                    finally:
-                        self._stages.skip_jobs(session)
+                    stack.callback(self._stages.skip_jobs, session)
+                    yield rows
                     return
             if self.has_shuffle(source):  # each try of ours would read what is left of its files
                 break
@@ -78,7 +75,3 @@ class DataFrames:
     def discard(self, frame: Any) -> None:
         """Compute all rows, and keep none."""
         frame.write.format("noop").mode("overwrite").save()
-
-
-def _is_classic(frame: Any) -> bool:
-    return getattr(frame, "_jdf", None) is not None

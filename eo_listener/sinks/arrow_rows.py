@@ -39,12 +39,12 @@ from eo_listener.sinks.fetch_plan import (
     next_count,
     planned_rows,
 )
+from eo_listener.spark.computed_rows import is_connect, rows_lost
 
 LOST: Final = "Checkpoint block"
 """Spark's name, in an error, for a lost part of rows whose lineage was cut."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
-_SHUFFLE: Final = re.compile(r"\+-\(\d+\)")  # as Spark draws it in the lineage of an RDD
 
 
 class TooManyBytesError(SinkError):
@@ -97,11 +97,6 @@ def schema_of(frame: Any) -> pa.Schema:
     return arrow_schema(json.loads(text), large=_large(frame))
 
 
-def is_connect(frame: Any) -> bool:
-    """Return True if `frame` is a DataFrame of Spark Connect, whose JVM is in another process."""
-    return getattr(frame, "_jdf", None) is None
-
-
 def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
     """Refuse rows of a cut that Spark has computed twice, if a user's function made them."""
     if not is_cut:
@@ -127,11 +122,10 @@ def _cores(frame: Any) -> int | None:
 
 def _may_change(frame: Any) -> bool:
     """Return True if computing a part again may change its rows, or move them to other tasks."""
-    execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
-    return (
-        not execution.optimizedPlan().deterministic()
-        or _SHUFFLE.search(execution.toRdd().toDebugString()) is not None
-    )
+    from eo_listener.spark.jvm.stage_attempts import has_shuffle  # noqa: PLC0415  # as above
+
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # pyspark does not show it
+    return not plan.deterministic() or has_shuffle(frame)
 
 
 def _large(frame: Any) -> bool:
@@ -189,18 +183,6 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
                 "spark.sql.files.maxPartitionBytes)",
             ) from error
         raise
-
-
-def rows_lost(problem: str) -> RetriableSinkError:
-    """Return the error for lost rows, which the next attempt of their batch computes again."""
-    error = RetriableSinkError(
-        problem,
-        cause="an executor has ended",
-        fix="Nothing to do: the batch is retried. If this recurs, find out why executors end "
-        "(memory, preemption)",
-    )
-    error.lost_rows = True
-    return error
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:

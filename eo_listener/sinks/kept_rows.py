@@ -10,11 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import OutcomeUnknownError, PoisonRowError
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.arrow_rows import LOST, rows_lost
+from eo_listener.sinks.arrow_rows import LOST
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
-from eo_listener.spark.computed_rows import computed_rows
+from eo_listener.spark.computed_rows import computed_rows, rows_lost
 from eo_listener.spark.jvm.calls import FAILURES, thrown
 
 if TYPE_CHECKING:

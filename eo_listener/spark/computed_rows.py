@@ -9,11 +9,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from eo_listener.errors import SettingsError
+from eo_listener.errors import RetriableSinkError, SettingsError
+
+OFTEN: Final = "If this recurs, find out why executors end (memory, preemption)"
 
 logger = logging.getLogger("eo_listener")
+
+
+def is_connect(frame: Any) -> bool:
+    """Return True if `frame` is a DataFrame of Spark Connect, whose JVM is in another process."""
+    return getattr(frame, "_jdf", None) is None
+
+
+def rows_lost(problem: str, cause: str = "an executor has ended") -> RetriableSinkError:
+    """Return the error for lost rows, which the next attempt of their batch computes again."""
+    error = RetriableSinkError(
+        problem, cause=cause, fix=f"Nothing to do: the batch is retried. {OFTEN}"
+    )
+    error.lost_rows = True
+    return error
 
 
 @contextmanager

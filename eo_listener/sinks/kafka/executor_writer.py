@@ -22,10 +22,11 @@ from eo_listener.kafka.java_transactions import (
     failure,
 )
 from eo_listener.model.fault_points import fault_point
-from eo_listener.sinks.arrow_rows import is_connect, schema_of
+from eo_listener.sinks.arrow_rows import schema_of
 from eo_listener.sinks.dead_letters import REASON
 from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, ProducerEpoch
 from eo_listener.sinks.kafka.types import RecordColumns
+from eo_listener.spark.computed_rows import is_connect
 
 _SPECULATION: Final = "spark.speculation"
 # By the numbers that the shim's TargetPartitions and RowColumns give to rows that are not sent.
@@ -72,7 +73,6 @@ class ExecutorWriter:
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Have Spark run the tasks, and return their reports."""
         from eo_listener.spark.jvm.row_writer import write_rows  # noqa: PLC0415  # needs Spark
-        from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # the same
 
         batch = uuid.uuid4().hex
         topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
@@ -81,8 +81,7 @@ class ExecutorWriter:
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=joined)
         try:
             fault_point("sink.copying")
-            session = self._frame.sparkSession
-            with begun.producer.polled(), refuse_repeated_stages(session):
+            with begun.producer.polled():
                 write_rows(
                     self._frame,
                     batch,

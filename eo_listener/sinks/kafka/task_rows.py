@@ -197,19 +197,17 @@ class TaskRows:
 
     def _run(self, batch: str, topics: Sequence[tuple[str, int]], target: RowsTarget) -> None:
         from eo_listener.spark.jvm.row_writer import IdentityHeader, write_identified_rows  # noqa: PLC0415  # needs Spark
-        from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # the same
 
-        with refuse_repeated_stages(self._frame.sparkSession):
-            write_identified_rows(
-                self._frame,
-                batch,
-                topics=topics,
-                tasks=self._tasks,
-                columns=self._columns.names,
-                mark=self._mark,
-                identity=self.identity,
-                header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
-            )
+        write_identified_rows(
+            self._frame,
+            batch,
+            topics=topics,
+            tasks=self._tasks,
+            columns=self._columns.names,
+            mark=self._mark,
+            identity=self.identity,
+            header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
+        )
 
     def _refuse_rows(self, reports: Sequence[TaskReport]) -> None:
         counts = refusal_counts(reports)

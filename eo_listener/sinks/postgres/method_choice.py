@@ -8,7 +8,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.errors import SettingsError, SinkError
-from eo_listener.sinks.arrow_rows import is_connect
 from eo_listener.sinks.fetch_plan import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
@@ -22,6 +21,7 @@ from eo_listener.sinks.postgres.write_methods import (
     fit,
     missing,
 )
+from eo_listener.spark.computed_rows import is_connect
 from eo_listener.spark.jvm.task_ranges import task_ranges
 
 if TYPE_CHECKING:

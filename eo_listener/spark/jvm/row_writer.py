@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.spark.jvm.calls import asking
 from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, require_shim_class
+from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages
 
 _SINK: Final = f"{SHIM_ROOT}.sink"
 
@@ -36,7 +37,8 @@ def write_rows(
 
     `topics` are pairs of a topic and its number of partitions, `columns` are the columns that make
     a record, and `mark` is the column that is not null in rows that must not be sent. `partitioner`
-    replaces Kafka's own for rows that name no partition. Raises JvmError, and the errors of Spark.
+    replaces Kafka's own for rows that name no partition. Raises JvmError, RetriableSinkError if
+    Spark computed a part of the rows twice, and the errors of Spark.
     """
     argument = json.dumps(
         {
@@ -45,15 +47,16 @@ def write_rows(
         }
     )
     session = frame.sparkSession
-    with _arranging():
-        packer = require_shim_class(session._jvm, "sink.PackedRows")  # noqa: SLF001  # pyspark offers no public way to its JVM
-        records = packer.records(frame._jdf, argument)  # noqa: SLF001  # as above
-    computed = records.queryExecution().toRdd().toJavaRDD()
-    with _arranging():
-        packs = packer.packed(computed, argument)
-        needs_sorting = packer.needSorting(computed)
-        arranged = session._jsparkSession.createDataset(packs.rdd(), packer.encoder())  # noqa: SLF001  # as above
-    _write(frame, batch, arranged, sort=needs_sorting)
+    with refuse_repeated_stages(session):
+        with _arranging():
+            packer = require_shim_class(session._jvm, "sink.PackedRows")  # noqa: SLF001  # pyspark offers no public way to its JVM
+            records = packer.records(frame._jdf, argument)  # noqa: SLF001  # as above
+        computed = records.queryExecution().toRdd().toJavaRDD()
+        with _arranging():
+            packs = packer.packed(computed, argument)
+            needs_sorting = packer.needSorting(computed)
+            arranged = session._jsparkSession.createDataset(packs.rdd(), packer.encoder())  # noqa: SLF001  # as above
+        _write(frame, batch, arranged, sort=needs_sorting)
 
 
 def write_identified_rows(
@@ -80,10 +83,11 @@ def write_identified_rows(
         "before": header.before,
         "after": header.after,
     }
-    with _arranging():
-        rows = require_shim_class(frame.sparkSession._jvm, "sink.IdentifiedRows")  # noqa: SLF001  # as above
-        arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
-    _write(frame, batch, arranged, sort=True)
+    with refuse_repeated_stages(frame.sparkSession):
+        with _arranging():
+            rows = require_shim_class(frame.sparkSession._jvm, "sink.IdentifiedRows")  # noqa: SLF001  # as above
+            arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
+        _write(frame, batch, arranged, sort=True)
 
 
 def _argument(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 
 from eo_listener.errors import RetriableSinkError
+from eo_listener.spark.computed_rows import rows_lost
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_jvm import class_of
 from eo_listener.spark.jvm.running_query import elements
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 REPEATED: Final = "Spark has computed a part of the batch twice, and the parts may not fit together"
 LOST_SHUFFLE: Final = "an executor was lost, and with it a part of a shuffle"
-OFTEN: Final = "If this recurs, find out why executors end (memory, preemption)"
 
-_TIMEOUT: Final = 30.0  # seconds until the store has the end of a job; it is told asynchronously
+_TIMEOUT: Final = 30.0  # seconds; the listener bus updates the store asynchronously
 _PAUSE: Final = 0.01
 _TASK: Final = "read the stages of a batch"
 _END: Final = "-end"
@@ -75,7 +75,7 @@ def has_repeated(session: SparkSession, tag: str) -> bool:
     Raises JvmError, and RetriableSinkError if Spark does not report all jobs.
     """
     with asking(_TASK):
-        return _has_repeated(_context(session).statusStore(), _ended_jobs(session, tag), set())
+        return _has_repeated(_context(session).statusStore(), _ended_jobs(session, tag), {})
 
 
 @contextmanager
@@ -84,13 +84,7 @@ def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
     with tagged_jobs(session) as tag:
         yield
     if has_repeated(session, tag):
-        error = RetriableSinkError(
-            REPEATED,
-            cause=LOST_SHUFFLE,
-            fix=f"Nothing to do: the batch is retried. {OFTEN}",
-        )
-        error.lost_rows = True
-        raise error
+        raise rows_lost(REPEATED, LOST_SHUFFLE)
 
 
 class RunStages:
@@ -99,7 +93,7 @@ class RunStages:
     def __init__(self) -> None:
         self._batch: tuple[str, int] | None = None
         self._since = 0  # the first job that may belong to the batch
-        self._written: set[str] = set()  # the RDDs whose map stage has run in this batch
+        self._written: dict[str, int] = {}  # the map stages of this batch, by their RDDs
 
     def have_repeated(self, session: SparkSession, batch: tuple[str, int], tag: str) -> bool:
         """Return True if a map stage of `batch` has run more than once, as `has_repeated` does.
@@ -108,7 +102,7 @@ class RunStages:
         `skip_jobs`, and the jobs with `tag`. All calls for one batch count together.
         """
         if batch != self._batch:
-            self._batch, self._written = batch, set()
+            self._batch, self._written = batch, {}
         context = _context(session)
         with asking(_TASK):
             jobs = _ended_jobs(session, tag)
@@ -151,49 +145,42 @@ def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
             jobs = set(_numbers(session, tracker.getJobIdsForTag(tag)))
             if jobs and int(store.job(min(jobs)).numTasks()) == 0:
                 return jobs
-            raise _unknown("it keeps fewer jobs than the batch has (spark.ui.retainedJobs)")
+            raise _unknown("it keeps fewer jobs than the batch has", "spark.ui.retainedJobs")
         if time.monotonic() > deadline:
             raise _unknown(
-                "its queue of events is full or slow "
-                "(spark.scheduler.listenerbus.eventqueue.appStatus.capacity)"
+                "its queue of events is full or slow",
+                "spark.scheduler.listenerbus.eventqueue.appStatus.capacity",
             )
         time.sleep(_PAUSE)
 
 
-def _has_repeated(store: Any, jobs: set[int], written: set[str]) -> bool:
-    """Return True if a map stage of `jobs` ran twice; add to `written` the RDDs of those that ran.
+def _has_repeated(store: Any, jobs: set[int], written: dict[str, int]) -> bool:
+    """Return True if a map stage of `jobs` ran twice; add those that ran to `written`.
 
     Spark removes skipped stages from the store first, so the missing stages were skipped if a
     skipped stage is left, or if the jobs have skipped so many.
     """
-    skipped, missing = 0, set[str]()
+    skipped, missing = 0, set[int]()
     has_skipped = False
     for number in jobs:
         job = store.job(number)
         skipped += int(job.numSkippedStages())
-        for text in str(job.stageIds().mkString(" ")).split():
-            stage = _stage(store, int(text))
+        for stage_id in map(int, str(job.stageIds().mkString(" ")).split()):
+            stage = _stage(store, stage_id)
             if stage is None:
-                missing.add(text)
+                missing.add(stage_id)
             elif stage.status().name() == "SKIPPED":  # its shuffle files are complete
                 has_skipped = True
             elif stage.attemptId() > 0:
                 return True
             elif stage.shuffleWriteRecords() > 0:
                 # A later job runs a stage of its own for the lost files of an earlier shuffle.
-                rdds = f"{text} {stage.rddIds().mkString(',')}"
-                if _has_other(written, rdds):
+                rdds = str(stage.rddIds().mkString(","))
+                if written.setdefault(rdds, stage_id) != stage_id:
                     return True
-                written.add(rdds)
     if len(missing) > skipped and not has_skipped:
-        raise _unknown("it keeps fewer stages than it runs (spark.ui.retainedStages)")
+        raise _unknown("it keeps fewer stages than it runs", "spark.ui.retainedStages")
     return False
-
-
-def _has_other(written: set[str], rdds: str) -> bool:
-    """Return True if another stage has written the shuffle of the same RDDs."""
-    stage, _, ids = rdds.partition(" ")
-    return any(known.endswith(f" {ids}") and not known.startswith(f"{stage} ") for known in written)
 
 
 def _stage(store: Any, number: int) -> Any:
@@ -205,11 +192,11 @@ def _stage(store: Any, number: int) -> Any:
         raise
 
 
-def _unknown(cause: str) -> RetriableSinkError:
+def _unknown(cause: str, setting: str) -> RetriableSinkError:
     return RetriableSinkError(
         "Spark does not report if it has computed a part of the batch twice",
         cause=cause,
-        fix="Raise that setting",
+        fix=f"Raise {setting}",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from eo_listener.errors import JvmError, SettingsError
 from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.spark.computed_rows import is_connect
 from eo_listener.spark.jvm.calls import asking, call
 from eo_listener.spark.jvm.running_query import elements
 
@@ -46,18 +47,17 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     The function runs no job except the broadcasts of `frame`; it takes about a millisecond per
     task.
     """
-    plan = getattr(frame, "_jdf", None)
-    if plan is None:
+    if is_connect(frame):
         raise SettingsError(
             "cannot determine which Kafka partition a task reads",
             cause="this is a Spark Connect DataFrame, which does not show its tasks",
             fix="Run the query in classic PySpark",
         )
     with asking(_WHAT):
-        executed = plan.queryExecution().executedPlan()
-        for name in _nodes(executed):
+        execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
+        for name in _nodes(execution.executedPlan()):
             _refuse_moving(name)
-        partitions = plan.queryExecution().toRdd().partitions()
+        partitions = execution.toRdd().partitions()
         ranges = tuple(_range(partition) for partition in partitions)
     read: set[TopicPartition] = set()
     for tp, _ in ranges:

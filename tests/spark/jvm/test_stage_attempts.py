@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import SparkSession, functions
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.spark.jvm import stage_attempts
@@ -64,12 +64,12 @@ def _stages(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_map_stage_that_ran_twice_is_seen(store: Store, repeated: bool) -> None:
     """By its attempt, or by a second stage over the same RDDs; a skipped stage has not run."""
-    assert stage_attempts._has_repeated(store, set(store.jobs), set()) is repeated
+    assert stage_attempts._has_repeated(store, set(store.jobs), {}) is repeated
 
 
 def test_computations_of_one_batch_count_together() -> None:
     """The second one may run what is missing of a shuffle that the first one has written."""
-    written: set[str] = set()
+    written: dict[str, int] = {}
     assert not stage_attempts._has_repeated(Store({1: (0,)}, {0: stage("1")}), {1}, written)
     assert stage_attempts._has_repeated(Store({2: (3,)}, {3: stage("1")}), {2}, written)
 
@@ -77,7 +77,7 @@ def test_computations_of_one_batch_count_together() -> None:
 def test_stages_that_the_store_no_longer_has_are_not_taken_for_skipped() -> None:
     """A stage that has run is missing too: nobody knows if it ran twice."""
     with pytest.raises(RetriableSinkError, match="retainedStages"):
-        stage_attempts._has_repeated(Store({1: (0, 1)}, {0: stage("1")}), {1}, set())
+        stage_attempts._has_repeated(Store({1: (0, 1)}, {0: stage("1")}), {1}, {})
 
 
 @pytest.mark.spark
@@ -86,12 +86,9 @@ def test_a_shuffle_is_found_where_it_moves_the_rows(spark: SparkSession) -> None
     ids = spark.range(0, 9, 1, 2)
     counted = ids.selectExpr("id % 3 AS id").groupBy("id").count()
 
-    def is_shuffled(frame: DataFrame) -> bool:
-        return has_shuffle(frame)
-
-    assert is_shuffled(counted)
-    assert is_shuffled(counted.localCheckpoint().repartition(3))
-    assert is_shuffled(spark.createDataFrame(counted.rdd, counted.schema))
-    assert not is_shuffled(ids.selectExpr("id AS Exchange"))
-    assert not is_shuffled(ids.join(functions.broadcast(counted), "id"))
-    assert not is_shuffled(counted.localCheckpoint())
+    assert has_shuffle(counted)
+    assert has_shuffle(counted.localCheckpoint().repartition(3))
+    assert has_shuffle(spark.createDataFrame(counted.rdd, counted.schema))
+    assert not has_shuffle(ids.selectExpr("id AS Exchange"))
+    assert not has_shuffle(ids.join(functions.broadcast(counted), "id"))
+    assert not has_shuffle(counted.localCheckpoint())
