@@ -200,7 +200,7 @@ class PartitionState:
         if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
             self.ended_run = run_id
         if self.obstacle is not None and _run_of(self.refused) == run_id:
-            self.refused = self.obstacle = None
+            self._give_up()
 
     def _has_ended(self, position: Position | None) -> bool:
         return self.ended_run is not None and _run_of(position) == self.ended_run
@@ -377,8 +377,13 @@ class PartitionState:
         if self.refused is None:
             yield refusal
         self.pending = self.repeat = None
-        if obstacle is None or self.withheld or not self._has_ended(wanted):
-            self.refused, self.obstacle = wanted, obstacle
+        self.refused, self.obstacle = wanted, obstacle
+        if obstacle is not None and not self.withheld and self._has_ended(wanted):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Forget the refused position and its obstacle; a new snapshot shows it to the next run."""
+        self.refused = self.obstacle = self.snapshot_at = None
 
 
 def _run_of(position: Position | None) -> str | None:

@@ -795,6 +795,23 @@ def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
     assert group_state.next_try() is None
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_the_next_run_meets_the_obstacle_again(early: bool) -> None:
+    """A fresh checkpoint is far below the group: its restart reads the group before it commits."""
+    group_state = GroupWithKafka()
+    group_state.kafka.held[P0] = by(200, query="q2", run="r2")
+    group_state.offer({P0: by(10)})
+    if early:
+        group_state.end_run("r1")
+    group_state.compare(0.0)
+    if not early:
+        group_state.end_run("r1")
+    group_state.offer({P0: by(20, run="r3")})
+    group_state.compare(0.1)
+    assert len(group_state.of(CommitRefused)) == 2
+    assert group_state.kafka.held[P0].offset == 200
+
+
 @pytest.mark.parametrize(("writer", "again"), [("q1", True), ("q2", False)])
 def test_the_first_commit_of_an_ended_run_is_not_repeated_over_another(
     writer: str, again: bool
