@@ -104,7 +104,6 @@ class PlacedSink(Protocol):
     @property
     def ledger_place(self) -> LedgerPlace:
         """The place of the ledger, once `applied` has returned. Makes no request, has no secret."""
-        ...
 
 
 def place_of(sink: object) -> LedgerPlace | None:

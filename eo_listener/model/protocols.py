@@ -49,7 +49,6 @@ class GroupStore(Protocol):
         A partition missing from the answer was not confirmed. Raises KafkaError if the
         request as a whole failed or was not answered within `timeout` seconds.
         """
-        ...
 
     def snapshot(
         self, group: str, partitions: Collection[TopicPartition], *, timeout: float
@@ -59,18 +58,15 @@ class GroupStore(Protocol):
         Raises KafkaError if any part could not be read within `timeout` seconds. A topic that Kafka
         refuses is in the `errors` of the snapshot, which leaves out all that does not exist.
         """
-        ...
 
     def poll(self) -> None:
         """Run the client's own callbacks, and return at once.
 
         The caller must call this method every few seconds.
         """
-        ...
 
     def close(self) -> None:
         """Close the connections, within a few seconds."""
-        ...
 
 
 class QueryMode(Enum):
@@ -103,26 +99,21 @@ class QueryReader(Protocol):
 
     def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
         """Return the reader's options by source index, keys in lower case; Kafka sources only."""
-        ...
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
         """Return the execution mode of the query: how it makes its progress durable."""
-        ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
         """Return the run's durable position; None if the query has not restored its checkpoint.
 
         The position is never ahead of the commit log, in any mode.
         """
-        ...
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if the run or its SparkContext has ended, whatever Spark's events report."""
-        ...
 
     def forget(self, run_id: str) -> None:
         """Drop the facts that the reader has stored about a run that has ended."""
-        ...
 
 
 class ShimClient(Protocol):
@@ -134,7 +125,6 @@ class ShimClient(Protocol):
         `argument` and the answer are JSON texts, and may hold secrets. Any thread may call this.
         Raises JvmError, without secrets.
         """
-        ...
 
 
 class PlanReader(Protocol):
@@ -145,7 +135,6 @@ class PlanReader(Protocol):
 
         Raises JvmError, StorageError or KafkaError if the plan cannot be read.
         """
-        ...
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Return the offsets at which the query began to read; `plan` is the newest plan.
@@ -153,7 +142,6 @@ class PlanReader(Protocol):
         Leaves out partitions that were added later. Raises JvmError, StorageError, CheckpointError
         or SettingsError if these offsets cannot be read.
         """
-        ...
 
 
 class Sink(Protocol):
@@ -180,7 +168,6 @@ class Sink(Protocol):
 
         Raises SinkError if the store cannot be read.
         """
-        ...
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
         """Read all heads in the store's ledger that `query_id` has moved last, under any key.
@@ -189,7 +176,6 @@ class Sink(Protocol):
         no head for a partition that the batch reads. If each target has its own ledger, the method
         reads only the ledger of this target. Raises SinkError.
         """
-        ...
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame` (a DataFrame) and `entry` in one transaction.
@@ -201,11 +187,9 @@ class Sink(Protocol):
         PoisonRowError, OutcomeUnknownError, SinkError, and SettingsError for rows that can never
         fit.
         """
-        ...
 
     def close(self) -> None:
         """Close the connections, within a few seconds."""
-        ...
 
 
 class LedgerReader(Protocol):
@@ -221,7 +205,6 @@ class LedgerReader(Protocol):
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads, as they were at one moment."""
-        ...
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Yield the applied batches, those of each partition in the order of offsets.
@@ -230,7 +213,6 @@ class LedgerReader(Protocol):
         except the first of a partition and those with a gap; for an Iceberg or a Delta table this
         reads only the newest batches.
         """
-        ...
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         """Yield topic, partition and offset of each row of a sink's table, sorted in this order.
@@ -238,8 +220,6 @@ class LedgerReader(Protocol):
         `columns` are the names of these columns. Rows that lack one of the values come last. Raises
         SettingsError if the table or a column does not exist, or if rows do not name their offset.
         """
-        ...
 
     def close(self) -> None:
         """Close the connections."""
-        ...

@@ -36,27 +36,21 @@ class Cluster(Protocol):
 
     def cluster(self) -> ClusterFacts:
         """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
-        ...
 
     def group(self, name: str) -> GroupFacts:
         """Return the facts about a group, with the offsets that it holds."""
-        ...
 
     def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
         """Return the facts about topics, with the ends of their logs."""
-        ...
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
         """Return the settings of a topic, or None if they cannot be read."""
-        ...
 
     def try_creating(self, topic: str) -> Tried:
         """Test if the topic could be created; creates nothing."""
-        ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
         """Test if the client may use the id; fences no producer if `may_try` has returned True."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,11 +56,9 @@ class LedgerRepair(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]:
         """The warnings to show before the repair, after `users` was called."""
-        ...
 
     def key_of(self, table: str) -> str:
         """Return the key that a sink writing to `table` has in its ledger."""
-        ...
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Return signs that a sink with this key is at work, if the store shows any.
@@ -68,26 +66,21 @@ class LedgerRepair(Protocol):
         A repair calls this method before and after the time in which it watches the ledger for
         changes.
         """
-        ...
 
     def check_rename(self, rename: Rename) -> None:
         """Raise SettingsError if `rename` would put rows under another table's ledger."""
-        ...
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger its new name, in one transaction.
 
         Raises InUseError if a head has changed since it was read, and OutcomeUnknownError.
         """
-        ...
 
     def accept(self, sink: str, entry: Entry) -> None:
         """Move a head past an accepted gap, in one transaction. Raises as `rename` does."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:

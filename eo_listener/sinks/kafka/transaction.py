@@ -72,7 +72,6 @@ class TransactionClient(Protocol):
 
         Returns once all markers of that transaction are written.
         """
-        ...
 
     def read_ledger(self, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, up to the ledger's current high watermark.
@@ -81,23 +80,18 @@ class TransactionClient(Protocol):
         the commit. So the method waits until all transactions below the high watermark have ended,
         and raises SinkLockedError if one stays open for too long.
         """
-        ...
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
         """Have each target partition written by one task; return one report for each task."""
-        ...
 
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
         """Write the entry's heads, wait for the acknowledgement, and return their partitions."""
-        ...
 
     def describe(self) -> OpenTransaction | None:
         """Return the coordinator's answer; None if no other producer may join the transaction."""
-        ...
 
     def commit(self) -> None:
         """Commit the transaction."""
-        ...
 
     def close(self, failed: BaseException | None) -> None:
         """Close the producer; if the attempt has `failed`, end its open transaction.
@@ -108,7 +102,6 @@ class TransactionClient(Protocol):
         epoch. If `failed` shows that this producer was fenced, `close` ends nothing: the
         transaction belongs to another producer.
         """
-        ...
 
 
 def write_batch(client: TransactionClient, entry: Entry, *, label: str, tasks: int) -> Applied:
@@ -260,19 +253,15 @@ class RowWriter(Protocol):
 
     def prepare(self) -> int:
         """Do the work that needs no open transaction; return how many tasks will write."""
-        ...
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Send every row; on return, Kafka has acknowledged each row or its dead letter."""
-        ...
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
         """Return the coordinator's answer about the transaction; None if nobody joins it."""
-        ...
 
     def close(self) -> None:
         """Release the resources of the try. Call it once, even after an error."""
-        ...
 
 
 _NO_EPOCH: Final = ProducerEpoch(-1, -1)

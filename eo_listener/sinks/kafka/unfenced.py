@@ -84,33 +84,27 @@ class UnfencedClient(Protocol):
 
     def read_ledger(self, query: str) -> StoredState:
         """Read the ledger up to its current high watermark."""
-        ...
 
     def read_targets(self) -> Logs:
         """Return, for each target topic, its id and where its logs begin and end."""
-        ...
 
     def write_begun(self, record: BatchRecord) -> None:
         """Store the record of a begun batch.
 
         Raises ForeignWriterError if another driver has begun a batch meanwhile.
         """
-        ...
 
     def read_records(self, ranges: Ranges) -> Iterable[TailRecord]:
         """Yield the records in `ranges`, uncommitted records of transactions included."""
-        ...
 
     def absent(self, existing: Places) -> Places:
         """Return those of the `existing` rows that the batch does not have. Writes nothing."""
-        ...
 
     def write_rows(self, batch: int, existing: Places) -> int:
         """Write the rows that are not `existing`; return how many Kafka has acknowledged.
 
         Removes from `existing` the rows that belong to the batch.
         """
-        ...
 
     def write_applied(self, record: BatchRecord) -> None:
         """Store the record of an applied batch.
@@ -118,7 +112,6 @@ class UnfencedClient(Protocol):
         Raises ForeignWriterError if another driver has begun a batch meanwhile, and
         OutcomeUnknownError if Kafka does not answer.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
