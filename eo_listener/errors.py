@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -86,6 +86,10 @@ class EoListenerError(Exception):
         """
         problem = f"{label}: {self.problem}" if label else self.problem
         return kind(problem, cause=self.cause, fix=fix or self.fix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let an error be copied, and sent to another process, with all its attributes."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
         labelled = (("", self.problem), ("Cause: ", self.cause), ("Fix: ", self.fix))

@@ -56,9 +56,7 @@ class ManyGroups:
 
     def names(self) -> tuple[str, ...]:
         """Return the sorted names of all consumer groups that the client may describe."""
-        names: tuple[str, ...] | str = self._call(_names, self._properties, self._timeout)
-        if isinstance(names, str):
-            raise self._failure("listing groups", names)
+        names: tuple[str, ...] = self._call(_names, self._properties, self._timeout)
         return names
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
@@ -79,7 +77,7 @@ class ManyGroups:
         try:
             return self._process.call(ask, *arguments)
         except BrokenProcessPool as error:
-            failure = self._failure("reading groups", "_DESTROY")
+            failure = _failure(self._properties, "reading groups", "_DESTROY")
             raise KafkaError(
                 f"{failure.problem}: the process that reads them has ended",
                 code=failure.code,
@@ -88,21 +86,21 @@ class ManyGroups:
                 "too, check the options",
             ) from error
 
-    def _failure(self, action: str, code: str) -> KafkaError:
-        return KafkaError(
-            f"{action} at {self._properties.get('bootstrap.servers', '')} failed: {code}", code=code
-        )
+
+def _failure(properties: Mapping[str, str], action: str, code: str) -> KafkaError:
+    servers = properties.get("bootstrap.servers", "")
+    return KafkaError(f"{action} at {servers} failed: {code}", code=code)
 
 
-def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...] | str:
-    """Return the names of the groups, or the name of Kafka's error."""
+def _names(properties: Mapping[str, str], timeout: float) -> tuple[str, ...]:
+    """Return the names of the groups. Raises KafkaError."""
     admin = open_admin(properties)
     try:
         listed: Any = admin.list_consumer_groups(request_timeout=timeout).result(timeout=timeout)
     except (KafkaException, Late) as error:
-        return answer_of(error).name()
-    if not listed.valid and listed.errors:
-        return str(listed.errors[0].name())  # KafkaErrors, not exceptions
+        raise _failure(properties, "listing groups", answer_of(error).name()) from error
+    if not listed.valid and listed.errors:  # KafkaErrors, not exceptions
+        raise _failure(properties, "listing groups", str(listed.errors[0].name()))
     return tuple(sorted(group.group_id for group in listed.valid))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import pickle
 import threading
@@ -13,22 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 import pyarrow as pa
 from psycopg.pq import TransactionStatus
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 
-from eo_listener import errors
 from eo_listener.errors import (
     EoListenerError,
-    GuardError,
     OutcomeUnknownError,
     RetriableSinkError,
     SinkError,
 )
-from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres.connection import answers
 
 if TYPE_CHECKING:
@@ -55,7 +51,7 @@ _kept: dict[_Key, _Kept] = {}
 Batches = Iterable[pa.RecordBatch]
 _PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
 _CONNECT_TIMEOUTS: Final = 3  # how many connect_timeouts a task waits for a connection
-_RESULTS: Final = pa.schema([("result", pa.string())])
+_RESULTS: Final = pa.schema([("result", pa.binary())])
 
 
 class _Kept(NamedTuple):
@@ -137,13 +133,6 @@ class NotSentError(SinkError):
     """The work cannot be sent to the executors; nothing was written."""
 
 
-_KINDS: Final = {
-    kind.__name__: kind
-    for kind in (*vars(errors).values(), NoConnectionError)
-    if isinstance(kind, type) and issubclass(kind, EoListenerError)
-}
-
-
 class TaskResult(NamedTuple):
     """The result of one attempt of a task; `failure` is None if the attempt has done its work."""
 
@@ -152,46 +141,6 @@ class TaskResult(NamedTuple):
     rows: int = 0
     dead_letters: int = 0
     failure: EoListenerError | None = None
-
-    def encode(self) -> str:
-        """Return the result as JSON."""
-        failure = None if self.failure is None else _to_json(self.failure)
-        return json.dumps([*self[:4], failure])
-
-    @classmethod
-    def decode(cls, text: str) -> TaskResult:
-        """Parse a result that `encode` has returned."""
-        task, attempt, rows, dead_letters, failure = json.loads(text)
-        error = None if failure is None else _from_json(failure)
-        return cls(task, attempt, rows, dead_letters, error)
-
-
-_FIELDS: Final = ("problem", "cause", "fix", "partition", "offset", "again")
-
-
-def _to_json(error: EoListenerError) -> dict[str, Any]:
-    fields = {name: getattr(error, name) for name in _FIELDS if hasattr(error, name)}
-    fields["kind"] = type(error).__name__
-    if isinstance(error, GuardError):
-        fields["ranges"] = [[*tp, *offset_range] for tp, offset_range in error.ranges.items()]
-    return fields
-
-
-def _from_json(fields: dict[str, Any]) -> EoListenerError:
-    kind = _KINDS[fields.pop("kind")]
-    problem = fields.pop("problem")
-    if fields.get("partition") is not None:
-        fields["partition"] = TopicPartition(*fields["partition"])
-    if "ranges" in fields:
-        fields["ranges"] = {
-            TopicPartition(topic, partition): OffsetRange(start, until)
-            for topic, partition, start, until in fields["ranges"]
-        }
-    again = fields.pop("again", None)
-    error = kind(problem, **fields)
-    if again is None:
-        return error
-    return NoConnectionError.from_error(cast("SinkError", error), again=again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,10 +186,11 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
             result = ended(failure=error if is_retriable else error.as_kind(RetriableSinkError))
         except EoListenerError as error:
             result = ended(failure=error)
-        yield pa.RecordBatch.from_pydict({"result": [result.encode()]}, schema=_RESULTS)
+        sent = cloudpickle.dumps(result)  # type: ignore[no-untyped-call]  # pyspark's own
+        yield pa.RecordBatch.from_pydict({"result": [sent]}, schema=_RESULTS)
 
     try:
-        results = rows.mapInArrow(task, "result string")
+        results = rows.mapInArrow(task, "result binary")
     except pickle.PicklingError:  # its text may be a secret from the user's code
         raise NotSentError(
             "cannot send the data of a task to the executors",
@@ -251,7 +201,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
     done: list[TaskResult] = []
     passing = (RetriableSinkError, NoConnectionError)
     for part in _parts(results, at_most):
-        done += [TaskResult.decode(row["result"]) for row in part]
+        done += [pickle.loads(row["result"]) for row in part]  # noqa: S301  # of our own tasks
         failures = [result.failure for result in done if result.failure is not None]
         if failures:
             raise min(failures, key=lambda failure: isinstance(failure, passing))
