@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TaskSize
-from eo_listener.sinks.postgres.catalog import columns
+from eo_listener.sinks.postgres.catalog import existing_tables
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.target import Target
@@ -137,7 +137,8 @@ class Postgres:
         self._link.execute("DROP TABLE bare_staging")
 
     def _layout(self, frame: DataFrame) -> ColumnLayout:
-        there = columns(self._link, None, TABLE)  # type: ignore[arg-type]  # any connection will do
+        link: Any = self._link  # any connection will do
+        there = existing_tables(link, None, [TABLE])[TABLE].columns
         return ColumnLayout.from_schema(frame.schema.jsonValue(), there, TARGET, direct=True)
 
     def close(self) -> None:

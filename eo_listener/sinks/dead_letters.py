@@ -21,12 +21,13 @@ from eo_listener.model.ledger import Entry
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.json_values import json_row
 from eo_listener.sinks.ledger_sql import Many, now_text
-from eo_listener.sinks.newest_row import ORIGIN
+from eo_listener.sinks.newest_row import ORIGIN, require_written
 
 REASON: Final = "eo_poison"
 
 REDACTED: Final = "eo_redacted"
-_LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
+LETTER: Final = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
+"""The columns of a dead-letter table."""
 SHARE: Final = 0.5
 """The default limit on a batch's refused rows."""
 FEW: Final = 10
@@ -112,6 +113,7 @@ class RowFilter:
         target: Collection[str] | None,
         version: str | None = None,
         *,
+        keys: Sequence[str] = (),
         fix: str = "or add them to the table",
     ) -> RowFilter:
         """Return the filter for a frame with the columns `names`, and a target with `target`.
@@ -119,8 +121,8 @@ class RowFilter:
         `target` is None if the sink has yet to create the table. `fix` is another remedy for a
         column that the target lacks. `eo_poison` is never written; topic, partition and offset are
         dropped if the target lacks them. Raises SettingsError for any other column that the target
-        lacks, for names that differ only in case, for `eo_poison` in a different case, for a
-        version column that is not written, and for a frame with no column to write.
+        lacks, for names that differ only in case, for `eo_poison` in a different case, for keys
+        or a version column that are not written, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -150,11 +152,7 @@ class RowFilter:
                 "the rows have no column to write",
                 fix="Select at least one column of the target in the transform",
             )
-        if version is not None and version not in columns:
-            raise SettingsError(
-                f"version_column names {version!r}, which the rows or the table lack",
-                fix="Name a column that both have",
-            )
+        require_written(keys, version, columns)
         return cls(columns=columns, marked=REASON in names, version=version)
 
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
@@ -238,7 +236,7 @@ class DeadLetterSql:
 
     def insert(self, entry: Entry, letters: Sequence[DeadLetter], now: datetime) -> Many:
         """Return the statement that inserts the dead letters of the batch `entry`."""
-        names = (*_LETTER, REDACTED) if self.redacted else _LETTER
+        names = (*LETTER, REDACTED) if self.redacted else LETTER
         columns = ", ".join(f'"{name}"' for name in names)
         places = ", ".join([self.placeholder] * len(names))
         batch = (entry.query, entry.query_id, entry.run_id, entry.batch_id)

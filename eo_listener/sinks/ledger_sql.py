@@ -154,7 +154,7 @@ class LedgerSql:
         )
         rows = [
             (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
-            for tp, move in entry.moves.items()
+            for tp, move in sorted(entry.moves.items())  # all take locks in one order
             if move.expected is None
         ]
         return Many(text, rows)

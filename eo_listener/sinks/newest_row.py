@@ -192,6 +192,19 @@ def require_origin_columns(table: str, existing: Collection[str], columns: Seque
         )
 
 
+def require_written(keys: Sequence[str], version: str | None, columns: Collection[str]) -> None:
+    """Raise SettingsError if a key or the version is not among the `columns` to write."""
+    settings = {"keys": keys, "version_column": () if version is None else (version,)}
+    for setting, names in settings.items():
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise SettingsError(
+                f"{setting}= names {', '.join(map(repr, missing))}, which the rows or the table "
+                "lack",
+                fix="Name columns that both have, with the same case",
+            )
+
+
 def unordered(version: str, kind: str) -> SettingsError:
     """Return the error for a version column whose type the stores may order differently."""
     return SettingsError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.newest_row import ORIGIN, unordered
+from eo_listener.sinks.newest_row import ORIGIN, require_written, unordered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,15 +99,7 @@ def check_upsert(
       key again.
     """
     rows = types_of(schema)
-    needed = {"keys": keys, "version_column": [] if version is None else [version]}
-    for setting, names in needed.items():
-        missing = [name for name in names if name not in rows]
-        if missing:
-            raise SettingsError(
-                f"{setting}= names {', '.join(map(repr, missing))}, which the rows or the table "
-                "lack",
-                fix="Name columns of the transform's result, with the same case",
-            )
+    require_written(keys, version, rows)
     if version is not None:
         for place, columns in (("", rows), (" in the table", table)):
             kind = columns.get(version)
@@ -120,7 +112,7 @@ def check_upsert(
                 cause="Spark does not compare such values",
                 fix="Use columns of simple types, such as numbers and strings, as keys",
             )
-    for name in (*keys, *needed["version_column"]):
+    for name in filter(None, (*keys, version)):
         kind, stored = rows.get(name), table.get(name)
         if kind and stored and kind != stored and not is_wider(stored, kind):
             raise SettingsError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from eo_listener.errors import PoisonRowError
     from eo_listener.sinks.spark_columns import Columns
+    from eo_listener.sinks.target import WriteRules
 
 _DELETED: Final = "eo_deleted"
 _PLACE, _TIED = "eo_place", "eo_tied"
@@ -40,17 +41,6 @@ _WITH_SIGNED_ZERO: Final = ("float", "double")
 _NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigint)"
 
 
-class UpsertTarget(Protocol):
-    """The arguments of a sink for `mode="upsert"`."""
-
-    @property
-    def keys(self) -> tuple[str, ...]: ...
-    @property
-    def version_column(self) -> str | None: ...
-    @property
-    def delete_when(self) -> str | None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
     """Merges rows of the types `rows` into `table`; `columns` are the columns to write.
@@ -59,7 +49,7 @@ class Merge:
     statement that `statement` returns.
     """
 
-    target: UpsertTarget
+    target: WriteRules
     table: str
     label: str
     rows: Columns

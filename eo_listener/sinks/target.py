@@ -30,18 +30,52 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WriteRules:
+    """The arguments about the way in which rows are written. Raises SettingsError."""
+
+    mode: Mode = Mode.APPEND
+    #: The columns that identify a row, for Mode.UPSERT.
+    keys: tuple[str, ...] = ()
+    #: Of two rows with the same key, the one with the greater version is newer.
+    version_column: str | None = None
+    #: A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
+    delete_when: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise SettingsError if keys, version column or delete condition do not fit the mode."""
+        if self.mode is Mode.APPEND:
+            for name in ("keys", "version_column", "delete_when"):
+                if getattr(self, name):
+                    raise SettingsError(
+                        f"{name}= has no meaning when rows are appended",
+                        fix=f'Add mode="upsert" and keys=, or remove {name}=',
+                    )
+            return
+        if not self.keys:
+            raise SettingsError(
+                f"mode {self.mode.value!r} needs the columns that identify a row",
+                fix='Add keys=("column", ...)',
+            )
+        if self.version_column in self.keys:
+            raise SettingsError(
+                f"version_column={self.version_column!r} is one of keys=, so rows with the same "
+                "key have the same version",
+                fix="Name a column that changes with each version of a row, or remove it from "
+                "keys=",
+            )
+        if self.delete_when is not None and not self.delete_when.strip():
+            raise SettingsError(
+                "delete_when= is empty",
+                fix="Give an SQL condition on the rows of a batch, or remove delete_when=",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(WriteRules):
     """The table that a sink writes, and how it writes rows."""
 
     #: The table's name. With `apply` it only names the sink in the ledger.
     table: str
-    mode: Mode
-    #: The columns that identify a row, for Mode.UPSERT.
-    keys: tuple[str, ...]
-    #: Of two rows with the same key, the one with the greater version is newer.
-    version_column: str | None
-    #: A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
-    delete_when: str | None
     apply: tuple[str, ...] | Function | None
     #: True if the sink may create its tables.
     create: bool
@@ -67,7 +101,6 @@ class Target:
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         chosen_mode = choice(Mode, "mode", mode)
         _check_names(table, dead_letters, (*names, version_column))
-        check_keys(chosen_mode, names, version_column, delete_when)
         if apply is not None and chosen_mode is not Mode.APPEND:
             raise SettingsError(
                 f"apply= defines what is written, so mode {mode!r} has no meaning with it",
@@ -118,37 +151,6 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
             f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
             f"the ledger's own {HEADS} and {HISTORY}",
             fix="Give each a name of its own",
-        )
-
-
-def check_keys(
-    mode: Mode, keys: Sequence[str], version: str | None, delete_when: str | None = None
-) -> None:
-    """Raise SettingsError if keys, version column or delete condition do not fit `mode`."""
-    if mode is Mode.APPEND:
-        settings = {"keys": keys, "version_column": version, "delete_when": delete_when}
-        for name, value in settings.items():
-            if value:
-                raise SettingsError(
-                    f"{name}= has no meaning when rows are appended",
-                    fix=f'Add mode="upsert" and keys=, or remove {name}=',
-                )
-        return
-    if not keys:
-        raise SettingsError(
-            f"mode {mode.value!r} needs the columns that identify a row",
-            fix='Add keys=("column", ...)',
-        )
-    if version in keys:
-        raise SettingsError(
-            f"version_column={version!r} is one of keys=, so rows with the same key have the "
-            "same version",
-            fix="Name a column that changes with each version of a row, or remove it from keys=",
-        )
-    if delete_when is not None and not delete_when.strip():
-        raise SettingsError(
-            "delete_when= is empty",
-            fix="Give an SQL condition on the rows of a batch, or remove delete_when=",
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from pyspark.sql.types import (
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.spark_columns import Columns, check_typed, check_upsert, is_traced
 from eo_listener.sinks.spark_merge import Merge
+from eo_listener.sinks.target import Mode, WriteRules
 
 INT, TEXT = IntegerType(), StringType()
 VARIANT = [types.VariantType()] if hasattr(types, "VariantType") else []  # of Spark 4
@@ -123,11 +123,8 @@ TRACED = {"topic": "string", "partition": "int", "offset": "bigint"}
 
 
 def merge(*columns: str, located: bool = False, **given: Any) -> Merge:
-    target = SimpleNamespace(
-        **{"keys": ("id",), "version_column": None, "delete_when": None, **given}
-    )
     return Merge(
-        target=target,
+        target=WriteRules(**{"mode": Mode.UPSERT, "keys": ("id",), **given}),
         table="t",
         label="t",
         rows={**dict.fromkeys(columns, "int"), **TRACED},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.spark_columns import quoted
-from eo_listener.sinks.target import Mode, check_keys
+from eo_listener.sinks.target import WriteRules
 
 _PART = re.compile(r"`(?:[^`]|``)+`|\w+")
 
@@ -19,16 +19,12 @@ def at(location: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(WriteRules):
     """The table to write, and how to write its rows. Raises SettingsError for invalid arguments."""
 
     #: Exactly one of `table` and `path` is set.
     table: str | None = None
     path: str | None = None
-    mode: Mode = Mode.APPEND
-    keys: tuple[str, ...] = ()
-    version_column: str | None = None
-    delete_when: str | None = None
     #: The partition columns of a table that the sink creates.
     partition_by: tuple[str, ...] = ()
     #: True if the sink adds columns that the table lacks.
@@ -37,7 +33,7 @@ class Target:
 
     def __post_init__(self) -> None:
         _check_place(self.table, self.path)
-        check_keys(self.mode, self.keys, self.version_column, self.delete_when)
+        WriteRules.__post_init__(self)
 
     @classmethod
     def to_read(cls, place: str) -> Target:

@@ -28,13 +28,15 @@ def run(link: Connection, statement: Statement) -> Cursor:
     return link.execute(statement.text.encode(), statement.values)
 
 
-def run_many(link: Connection, many: Many) -> int:
-    """Run one statement for each row of parameters, and return the number of changed rows."""
-    if not many.rows:
-        return 0
-    with link.cursor() as cursor:
+def run_many(link: Connection, many: Many) -> Cursor:
+    """Run one statement for each row of parameters, all sent together.
+
+    The cursor has the number of changed rows as its `rowcount`.
+    """
+    cursor = link.cursor()
+    if many.rows:
         cursor.executemany(many.text.encode(), many.rows)
-        return cursor.rowcount
+    return cursor
 
 
 def identifier(schema: str | None, name: str) -> sql.Identifier:
@@ -146,12 +148,6 @@ def existing_tables(
             row = not_durable.fetchone()
             tables[name] = ExistingTable(columns=kinds, not_durable=None if row is None else row[0])
     return tables
-
-
-def columns(link: Connection, schema: str | None, table: str) -> dict[str, Existing] | None:
-    """Return the columns of a table by name, or None if the table does not exist."""
-    existing = existing_tables(link, schema, [table]).get(table)
-    return None if existing is None else existing.columns
 
 
 def check_durable(

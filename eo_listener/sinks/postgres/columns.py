@@ -79,7 +79,7 @@ class ColumnLayout:
         """
         kinds = {field["name"]: field["type"] for field in schema["fields"]}
         names = [str(field["name"]) for field in schema["fields"]]
-        row_filter = RowFilter.for_target(names, existing, target.version_column)
+        row_filter = RowFilter.for_target(names, existing, target.version_column, keys=target.keys)
         check_names(names)
         taken = sorted(set(names) & set(RESERVED))
         if taken:
@@ -89,12 +89,6 @@ class ColumnLayout:
                 fix="Rename them in the transform",
             )
         has_origin = all(kinds.get(name) == kind for name, kind in _ORIGINS.items())
-        lacking = sorted(set(target.keys) - set(row_filter.columns))
-        if lacking:
-            raise SettingsError(
-                f"keys= names {', '.join(map(repr, lacking))}, which the rows or the table lack",
-                fix="Name columns that both have",
-            )
         columns = existing or {}
         if target.version_column is not None:
             _check_version(target.version_column, kinds, columns)

@@ -20,10 +20,9 @@ from psycopg import errors, sql
 from eo_listener.errors import RetriableSinkError, SinkError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry
-from eo_listener.sinks.dead_letters import REDACTED, DeadLetter
+from eo_listener.sinks.dead_letters import LETTER, REDACTED, DeadLetter
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.postgres import catalog
 from eo_listener.sinks.postgres.catalog import identifier, run
 from eo_listener.sinks.postgres.columns import ATTEMPT, listed
 from eo_listener.sinks.postgres.copy import SAVEPOINTS, Copier, chunks
@@ -222,8 +221,7 @@ class Staging:
         self, link: Connection, name: str, condition: sql.Composable, refusals: Refusals
     ) -> None:
         schema, target = self.writer.access.schema, self.writer.target
-        staged, columns = identifier(schema, name), catalog.columns(link, schema, name) or {}
-        letter = listed([column for column in columns if column not in (ATTEMPT, REDACTED)])
+        staged, letter = identifier(schema, name), listed(LETTER)
         text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {}").format(
             identifier(schema, target.dead_letters or ""), letter, letter, staged, condition
         )

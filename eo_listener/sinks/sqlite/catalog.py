@@ -53,8 +53,9 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
             row_filter=row_filter, insert=_insert(f"temp.{STAGED}", row_filter.columns), keys=()
         )
     existing = columns_of(connection, target.table)
-    row_filter = RowFilter.for_target(schema.names, existing or None, target.version_column)
-    _check_keys(target, row_filter)
+    row_filter = RowFilter.for_target(
+        schema.names, existing or None, target.version_column, keys=target.keys
+    )
     _check_types(target, existing, [schema.field(name) for name in row_filter.columns])
     name = in_file(target.table)
     if not existing:
@@ -97,15 +98,6 @@ def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
         if listed and listed[0][-1]:
             return {name: "" if kind.upper() == "ANY" else kind for name, kind in columns.items()}
     return columns
-
-
-def _check_keys(target: Target, row_filter: RowFilter) -> None:
-    missing = sorted(set(target.keys) - set(row_filter.columns))
-    if missing:
-        raise SettingsError(
-            f"keys= names {', '.join(map(repr, missing))}, which the rows lack",
-            fix="Name columns of the transform's result, with the same case",
-        )
 
 
 def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[pa.Field]) -> None:
