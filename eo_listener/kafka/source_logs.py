@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from eo_listener.client_config.cluster import Cluster
@@ -38,18 +37,13 @@ _Asker: TypeAlias = "Logs | JavaGroups"
 class SourceLogs:
     """Reads log starts, log ends and topic ids, with one client per cluster, kept until `close`.
 
-    `kafka` holds librdkafka properties that override the source's options. Only one thread may use
-    the object at a time; a forked process opens clients of its own.
+    Only one thread may use the object at a time; a forked process opens clients of its own.
     """
 
     def __init__(
-        self,
-        shim_client: ShimClient | None = None,
-        *,
-        kafka: Mapping[str, str] = MappingProxyType({}),
-        timeout: float = LOGS_TIMEOUT,
+        self, shim_client: ShimClient | None = None, *, timeout: float = LOGS_TIMEOUT
     ) -> None:
-        self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
+        self._rules = GroupRouting(gssapi=has_gssapi())
         self._shim_client = shim_client
         self._timeout = timeout
         # Also keyed by process: librdkafka's threads do not survive a fork, and closing its clients

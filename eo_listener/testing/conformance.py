@@ -86,6 +86,13 @@ class SinkConformance:
         finally:
             sink.close()
 
+    @contextmanager
+    def ready(self) -> Iterator[Sink]:
+        """Open a sink that has read its ledger, as a query does before its first batch."""
+        with self.opened() as sink:
+            sink.applied(QUERY)
+            yield sink
+
     def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
         """Apply `entry` with `rows`; without them, with a row for each offset of `entry`."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
@@ -133,16 +140,14 @@ class SinkConformance:
     def test_rows_and_heads_are_written(self) -> None:
         """A first batch leaves its rows and a head for each of its partitions."""
         entry = entry_of({}, {_TP: OffsetRange(5, 8), _OTHER: OffsetRange(0, 2)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             assert self.write(sink, entry).rows == 5
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_next_batch_follows(self) -> None:
         """Heads move on, new rows are added to the earlier rows, and equal rows are all kept."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, first)
             second = entry_of(sink.applied(QUERY), {_TP: OffsetRange(2, 4)}, batch_id=1)
             self.write(sink, second, rows_of(first))
@@ -151,8 +156,7 @@ class SinkConformance:
     def test_a_batch_moves_its_own_heads_only(self) -> None:
         """The head of a partition that is not in a batch does not change."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 3)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, first)
             second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
             self.write(sink, second)
@@ -162,8 +166,7 @@ class SinkConformance:
     def test_a_large_batch_is_written_whole(self) -> None:
         """A batch of one partition with more rows than a record batch holds is written whole."""
         entry = entry_of({}, {_TP: OffsetRange(0, _MANY)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             assert self.write(sink, entry).rows == _MANY
         stored = sorted(self.read_rows(_TARGET))
         assert len(stored) == _MANY, f"the target holds {len(stored)} of {_MANY} rows"
@@ -173,16 +176,14 @@ class SinkConformance:
         """Offsets and batch ids beyond 32 bits, and an unknown topic id, come back unchanged."""
         ranges = {_TP: OffsetRange(_FAR, _FAR + 1), _OTHER: OffsetRange(0, 0)}
         entry = entry_of({}, ranges, batch_id=_FAR, topic_id=None)
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, entry)
         self.check(rows_of(entry), heads_of(entry))
 
     def test_many_partitions(self) -> None:
         """A batch of a thousand partitions moves the head of each."""
         ranges = {TopicPartition("wide", number): OffsetRange(0, 1) for number in range(1000)}
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, entry_of({}, ranges), [])
             later = {tp: OffsetRange(1, 2) for tp in ranges}
             second = entry_of(sink.applied(QUERY), later, batch_id=1)
@@ -192,16 +193,14 @@ class SinkConformance:
     def test_a_batch_without_rows_moves_the_head(self) -> None:
         """Records that were read and filtered out count as applied too."""
         entry = entry_of({}, {_TP: OffsetRange(0, 10)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             assert self.write(sink, entry, []).rows == 0
         self.check([], heads_of(entry))
 
     def test_a_batch_without_ranges_marks_the_heads(self) -> None:
         """A batch whose rows come only from state is written, and the heads record it."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, first)
             empty = entry_of(sink.applied(QUERY), {_TP: OffsetRange(2, 2)}, batch_id=1)
             self.write(sink, empty, [(*_TP, 0, "from state")])
@@ -210,8 +209,7 @@ class SinkConformance:
     def test_an_accepted_gap_is_no_obstacle(self) -> None:
         """A move with a gap before it moves the head."""
         entry = entry_of({}, {_TP: OffsetRange(5, 6)}, gap=OffsetRange(0, 5))
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, entry)
         self.check(rows_of(entry), heads_of(entry))
 
@@ -226,8 +224,7 @@ class SinkConformance:
             replace(current[_TP], query_id="query-2"),
             replace(current[_TP], run_id="run-2"),
         )
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, first)
             for head in wrong:
                 self.check_refused(sink, entry_of({**current, _TP: head}, ranges, batch_id=1))
@@ -246,8 +243,7 @@ class SinkConformance:
     def test_the_same_entry_is_written_once(self) -> None:
         """An entry that is applied again is refused, by the same sink and by another."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink, self.opened() as second:
-            sink.applied(QUERY)
+        with self.ready() as sink, self.opened() as second:
             self.write(sink, entry)
             self.check_refused(sink, entry)
             self.check_refused(second, entry)
@@ -257,8 +253,7 @@ class SinkConformance:
         """A sink keeps the heads of each query apart, and a store the heads of each sink."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2)})
         yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
-        with self.opened() as sink, self.opened("second") as second:
-            sink.applied(QUERY)
+        with self.ready() as sink, self.opened("second") as second:
             self.write(sink, mine)
             self.write(sink, yours)
             assert dict(second.applied(QUERY)) == {}
@@ -304,12 +299,10 @@ class SinkConformance:
         """A driver that is killed at any point before the commit leaves neither rows nor heads."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, first)
         for point in self.fault_points:
-            with self.opened() as sink:
-                sink.applied(QUERY)
+            with self.ready() as sink:
                 self.break_off(sink, second, point)
             self.check(rows_of(first), heads_of(first))
         with self.opened() as sink:
@@ -319,8 +312,7 @@ class SinkConformance:
     def test_a_failed_batch_leaves_the_sink_usable(self) -> None:
         """After an error in the middle of a batch the same sink writes the same batch, once."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             for point in self.fault_points:
                 self.break_off(sink, entry, point)
             self.write(sink, entry)
@@ -330,8 +322,7 @@ class SinkConformance:
         """A committed batch stays, and is refused the second time."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         for point in self.fault_points_after[:1]:
-            with self.opened() as sink:
-                sink.applied(QUERY)
+            with self.ready() as sink:
                 self.break_off(sink, entry, point)
             with self.opened() as sink:
                 self.check_refused(sink, entry)
@@ -342,8 +333,7 @@ class SinkConformance:
         heads: Heads = {}
         rows: list[Row] = []
         points = (*self.fault_points[-1:], *self.fault_points_after[:1])
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             for number, point in enumerate(points):
                 entry = entry_of(heads, {_TP: OffsetRange(number, number + 1)}, batch_id=number)
                 self.break_off(sink, entry, point, _LOST)
@@ -359,8 +349,7 @@ class SinkConformance:
         before = (sorted(rows_of(first)), heads_of(first))
         after = (sorted([*rows_of(first), *rows_of(second)]), heads_of(second))
         checked: list[tuple[str, bool, bool]] = []
-        with self.opened() as sink, self.opened() as reader:
-            sink.applied(QUERY)
+        with self.ready() as sink, self.opened() as reader:
             self.write(sink, first)
 
             def snapshot(point: str) -> None:
@@ -398,8 +387,7 @@ class SinkConformance:
     def test_closing_is_not_the_end(self) -> None:
         """A sink can be closed twice, and closing loses nothing."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
-        with self.opened() as sink:
-            sink.applied(QUERY)
+        with self.ready() as sink:
             self.write(sink, entry)
             sink.close()
         self.check(rows_of(entry), heads_of(entry))

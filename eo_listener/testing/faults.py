@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,26 +47,16 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
     A sink that refuses its entry is no winner. Raises any other error of a sink.
     """
     start = threading.Barrier(len(sinks))
-    won: list[bool] = [False] * len(sinks)
-    failed: list[BaseException] = []
 
-    def run(number: int) -> None:
+    def run(sink: Sink, frame: Any, entry: Entry) -> bool:
         start.wait(30)
-        try:
-            won[number] = _insist(sinks[number], frames[number], entries[number])
-        except BaseException as error:  # noqa: BLE001  # raised again by the test's own thread
-            failed.append(error)
+        return _insist(sink, frame, entry)
 
-    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(sinks))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    if any(thread.is_alive() for thread in threads):
-        raise AssertionError("a writer waits forever")
-    if failed:
-        raise failed[0]
-    return won
+    writers = ThreadPoolExecutor(len(sinks))
+    try:
+        return list(writers.map(run, sinks, frames, entries, timeout=120))
+    finally:
+        writers.shutdown(wait=False)  # a writer may wait forever
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
