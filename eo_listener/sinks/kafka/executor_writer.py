@@ -72,7 +72,7 @@ class ExecutorWriter:
 
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Have Spark run the tasks, and return their reports."""
-        from eo_listener.spark.jvm.row_writer import write_rows  # noqa: PLC0415  # needs Spark
+        from eo_listener.spark.jvm.row_writer import RecordLayout, write_rows  # noqa: PLC0415  # needs Spark
 
         batch = uuid.uuid4().hex
         topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
@@ -81,16 +81,9 @@ class ExecutorWriter:
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=joined)
         try:
             fault_point("sink.copying")
+            layout = RecordLayout(topics, self._tasks, self._columns.names, self._mark)
             with begun.producer.polled():
-                write_rows(
-                    self._frame,
-                    batch,
-                    topics=topics,
-                    tasks=self._tasks,
-                    columns=self._columns.names,
-                    mark=self._mark,
-                    partitioner=self._partitioner,
-                )
+                write_rows(self._frame, batch, layout, self._partitioner)
             planned, reports = self._transactions.reports(batch)
         finally:
             with suppress(KafkaError):  # a JVM that does not answer forgets the batch when it ends

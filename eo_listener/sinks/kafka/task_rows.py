@@ -196,18 +196,15 @@ class TaskRows:
         return reports
 
     def _run(self, batch: str, topics: Sequence[tuple[str, int]], target: RowsTarget) -> None:
-        from eo_listener.spark.jvm.row_writer import IdentityHeader, write_identified_rows  # noqa: PLC0415  # needs Spark
-
-        write_identified_rows(
-            self._frame,
-            batch,
-            topics=topics,
-            tasks=self._tasks,
-            columns=self._columns.names,
-            mark=self._mark,
-            identity=self.identity,
-            header=IdentityHeader(HEADER, *around_values(target.writer, target.batch)),
+        from eo_listener.spark.jvm.row_writer import (  # noqa: PLC0415  # needs Spark
+            IdentityHeader,
+            RecordLayout,
+            write_identified_rows,
         )
+
+        layout = RecordLayout(topics, self._tasks, self._columns.names, self._mark)
+        header = IdentityHeader(HEADER, *around_values(target.writer, target.batch))
+        write_identified_rows(self._frame, batch, layout, self.identity, header)
 
     def _refuse_rows(self, reports: Sequence[TaskReport]) -> None:
         counts = refusal_counts(reports)

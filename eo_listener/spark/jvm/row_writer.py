@@ -23,29 +23,38 @@ class IdentityHeader(NamedTuple):
     after: str
 
 
+class RecordLayout(NamedTuple):
+    """How the tasks of a batch make records of its rows.
+
+    `topics` are pairs of a topic and its number of partitions, `columns` are the columns that make
+    a record, and `mark` is the column that is not null in rows that must not be sent.
+    """
+
+    topics: Collection[tuple[str, int]]
+    tasks: int
+    columns: Collection[str]
+    mark: str | None
+
+    def argument(self) -> dict[str, Any]:
+        """Return the part of a request to the shim that describes the records."""
+        return {
+            "topics": list(self.topics),
+            "tasks": self.tasks,
+            "columns": dict.fromkeys(self.columns, True),
+            **({} if self.mark is None else {"mark": self.mark}),
+        }
+
+
 def write_rows(
-    frame: Any,
-    batch: str,
-    *,
-    topics: Collection[tuple[str, int]],
-    tasks: int,
-    columns: Collection[str],
-    mark: str | None,
-    partitioner: Partitioner | None = None,
+    frame: Any, batch: str, layout: RecordLayout, partitioner: Partitioner | None = None
 ) -> None:
     """Write the rows of `frame`, a classic DataFrame, for which the shim has prepared `batch`.
 
-    `topics` are pairs of a topic and its number of partitions, `columns` are the columns that make
-    a record, and `mark` is the column that is not null in rows that must not be sent. `partitioner`
-    replaces Kafka's own for rows that name no partition. Raises JvmError, RetriableSinkError if
-    Spark computed a part of the rows twice, and the errors of Spark.
+    `partitioner` replaces Kafka's own for rows that name no partition. Raises JvmError,
+    RetriableSinkError if Spark computed a part of the rows twice, and the errors of Spark.
     """
-    argument = json.dumps(
-        {
-            **_argument(topics, tasks, columns, mark),
-            **({} if partitioner is None else partitioner.argument()),
-        }
-    )
+    chosen = {} if partitioner is None else partitioner.argument()
+    argument = json.dumps({**layout.argument(), **chosen})
     session = frame.sparkSession
     with refuse_repeated_stages(session):
         with _arranging():
@@ -62,11 +71,7 @@ def write_rows(
 def write_identified_rows(
     frame: Any,
     batch: str,
-    *,
-    topics: Collection[tuple[str, int]],
-    tasks: int,
-    columns: Collection[str],
-    mark: str | None,
+    layout: RecordLayout,
     identity: Collection[str],
     header: IdentityHeader,
 ) -> None:
@@ -76,7 +81,7 @@ def write_identified_rows(
     send, but count, rows that the shim knows to be in Kafka. Raises the errors of `write_rows`.
     """
     argument = {
-        **_argument(topics, tasks, columns, mark),
+        **layout.argument(),
         "batch": batch,
         "identity": list(identity),
         "header": header.name,
@@ -88,17 +93,6 @@ def write_identified_rows(
             rows = require_shim_class(frame.sparkSession._jvm, "sink.IdentifiedRows")  # noqa: SLF001  # as above
             arranged = rows.arranged(frame._jdf, json.dumps(argument))  # noqa: SLF001  # as above
         _write(frame, batch, arranged, sort=True)
-
-
-def _argument(
-    topics: Collection[tuple[str, int]], tasks: int, columns: Collection[str], mark: str | None
-) -> dict[str, Any]:
-    return {
-        "topics": list(topics),
-        "tasks": tasks,
-        "columns": dict.fromkeys(columns, True),
-        **({} if mark is None else {"mark": mark}),
-    }
 
 
 def _arranging() -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from eo_listener.kafka.producers import FENCED, BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.executor_writer import BY_EXECUTORS, joining, task_reports
 from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, refuse_changed
-from eo_listener.spark.jvm.row_writer import write_rows
+from eo_listener.spark.jvm.row_writer import RecordLayout, write_rows
 from tests.broker import Broker
 from tests.sinks.kafka.records import committed
 from tests.topics import Topics, unique
@@ -70,7 +70,7 @@ class Try:
             tasks=TASKS,
             transaction=JoinedTransaction(self.id, *(epoch or self.epoch)),
         )
-        write_rows(frame, batch, topics=topics, tasks=TASKS, columns=frame.columns, mark=None)
+        write_rows(frame, batch, RecordLayout(topics, TASKS, frame.columns, None))
         planned, reports = self.transactions.reports(batch)
         return planned, list(reports)
 
