@@ -19,9 +19,9 @@ from typing import Any, Final
 from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.protocols import GroupSnapshot, ShimClient
+from eo_listener.model.shim_answers import read_answer
 from eo_listener.offsets import Position, TopicPartition
 
-FORMAT: Final = 1
 UNANSWERED: Final = "REQUEST_TIMED_OUT"  # outcome unknown: the commit may still arrive
 NO_JVM: Final = "_JVM"  # the JVM did not do it, or did not answer; outcome unknown too
 
@@ -105,7 +105,7 @@ class JavaGroups:
             argument = json.dumps(
                 {**self._opening, "timeoutMs": limit, **request}, separators=(",", ":")
             )
-            answer = answer_in(self._calls.make(call, argument, deadline + _GRACE))
+            answer = read_answer(self._calls.make(call, argument, deadline + _GRACE))
         except Late:
             raise self._failure(
                 action, UNANSWERED, "Spark's JVM has not answered in time"
@@ -176,18 +176,6 @@ class _Calls:
                 answer.set_result(self._shim_client.call(name, argument))
             except Exception as error:  # noqa: BLE001  # raised in the caller that waits, if one does
                 answer.set_exception(error)
-
-
-def answer_in(text: str) -> Any:
-    """Parse an answer of the shim. Raises JvmError if it has the format of another version."""
-    answer = json.loads(text)
-    if answer.get("v") != FORMAT:
-        raise JvmError(
-            f"the shim answers in format {answer.get('v')}, not {FORMAT}",
-            cause="the jar given to Spark is a different version from this package",
-            fix="Give Spark the jar that `eo-listener jar` names",
-        )
-    return answer
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.errors import JvmError, KafkaError
 from eo_listener.kafka.client import chunks
-from eo_listener.kafka.java_groups import NO_JVM, answer_in, by_topic
+from eo_listener.kafka.java_groups import NO_JVM, by_topic
 from eo_listener.model.protocols import ShimClient
+from eo_listener.model.shim_answers import read_answer
 from eo_listener.offsets import TopicPartition
 
 _ONGOING: Final = "Ongoing"
@@ -184,12 +185,21 @@ class JavaTransactions:
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
         """Ask partitions' leaders for producers with open transactions, some in each request."""
+        action = "reading the producers of partitions"
         producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for part in chunks(partitions, _PARTITIONS):
-            answer = self._open_producers(part, timeout)
-            producers |= answer.by_partition
-            errors |= answer.errors
+            request = {**self._opening(timeout), "topics": by_topic(part)}
+            answer = self._ask("transactions.producers", action, request)
+            for topic, rows in answer["open"].items():
+                for number, *row in rows:
+                    tp = TopicPartition(topic, number)
+                    producers[tp] = (*producers.get(tp, ()), OpenProducer(*row))
+            errors |= {
+                TopicPartition(topic, int(number)): failure(f"{action} of topic {topic}", error)
+                for topic, failed in answer["errors"].items()
+                for number, error in failed.items()
+            }
         return OpenProducers(by_partition=producers, errors=errors)
 
     def transactional_ids(self, producer_ids: Collection[int], timeout: float) -> Mapping[int, str]:
@@ -254,24 +264,6 @@ class JavaTransactions:
         with suppress(KafkaError):  # the JVM has gone, and its connections with it
             self._ask("groups.close", "closing the client", {"client": self._client})
 
-    def _open_producers(
-        self, partitions: Collection[TopicPartition], timeout: float
-    ) -> OpenProducers:
-        action = "reading the producers of partitions"
-        request = {**self._opening(timeout), "topics": by_topic(partitions)}
-        answer = self._ask("transactions.producers", action, request)
-        producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
-        for topic, rows in answer["open"].items():
-            for number, *row in rows:
-                tp = TopicPartition(topic, number)
-                producers[tp] = (*producers.get(tp, ()), OpenProducer(*row))
-        errors = {
-            TopicPartition(topic, int(number)): failure(f"{action} of topic {topic}", error)
-            for topic, failed in answer["errors"].items()
-            for number, error in failed.items()
-        }
-        return OpenProducers(by_partition=producers, errors=errors)
-
     def _opening(self, timeout: float) -> dict[str, Any]:
         """Return the part of a request to the shim that names the client and the time limit."""
         limit = max(1, int(1000 * timeout))
@@ -279,7 +271,7 @@ class JavaTransactions:
 
     def _ask(self, call: str, action: str, request: Mapping[str, Any]) -> Any:
         try:
-            answer = answer_in(self._shim_client.call(call, json.dumps(request)))
+            answer = read_answer(self._shim_client.call(call, json.dumps(request)))
         except JvmError as error:
             raise KafkaError(f"{action} failed: {NO_JVM}", code=NO_JVM, cause=str(error)) from error
         if "error" in answer:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
 
 from eo_listener.errors import JvmError, UnavailableError
 from eo_listener.model.offsets_json import read_offsets
 from eo_listener.model.protocols import LivePosition
+from eo_listener.model.shim_answers import read_answer
 from eo_listener.offsets import Offsets
 
 
@@ -27,9 +26,6 @@ def jar() -> Path:
         cause="each build leaves a jar" if jars else "it has not been built in this checkout",
         fix="In a clone, run make jar; otherwise install the wheel again",
     )
-
-
-FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +50,13 @@ def sources(text: str) -> tuple[SourceOptions, ...]:
             kafka=source["kafka"],
             options=MappingProxyType(source["options"] or {}),
         )
-        for source in _answer(text)["sources"]
+        for source in read_answer(text)["sources"]
     )
 
 
 def position(text: str) -> LivePosition | None:
     """Read the answer of PositionInspector. Raises JvmError."""
-    answer = _answer(text)
+    answer = read_answer(text)
     if not answer["restored"]:
         return None
     texts = {source["index"]: source["offsets"] for source in answer["sources"]}
@@ -77,22 +73,6 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
             cause=f"its offsets have an unknown form ({type(error).__name__})",
         ) from error
     return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
-
-
-def outdated(version: object, expected: int) -> JvmError:
-    """Return the error for an answer of the shim in another format than `expected`."""
-    return JvmError(
-        f"the shim answers in format {version}, not {expected}",
-        cause="the jar given to Spark is a different version from this package",
-        fix="Give Spark the jar that `eo-listener jar` names",
-    )
-
-
-def _answer(text: str) -> Mapping[str, Any]:
-    answer: Mapping[str, Any] = json.loads(text)
-    if answer["v"] != FORMAT:
-        raise outdated(answer["v"], FORMAT)
-    return answer
 
 
 def _offsets(text: str) -> Offsets:
