@@ -82,9 +82,12 @@ def configure(
         if connector:
             _add_connector(settings, spark)
         if delta:
-            _add_delta(settings, spark)
+            _add_library(settings, spark, delta_lake)
+            if settings.get(delta_lake.SESSION_CATALOG) is None:
+                settings.options[delta_lake.SESSION_CATALOG] = delta_lake.CATALOG
         if iceberg:
-            _add_iceberg(settings, spark)
+            _refuse_other_iceberg(settings, spark)
+            _add_library(settings, spark, iceberg_runtime)
         _apply(settings)
     return builder
 
@@ -124,55 +127,42 @@ def _add_connector(settings: Settings, spark: Installation) -> None:
         _add_package(settings, spark.connector)
 
 
-def _add_delta(settings: Settings, spark: Installation) -> None:
-    coordinates = _delta_of(spark)
-    items = [*settings.items(JARS), *settings.items(PACKAGES)]
-    installed = any(spark.home.glob(f"jars/{delta_lake.NAME}_*.jar"))
-    if not installed and not any(delta_lake.NAME in item for item in items):
-        _add_package(settings, coordinates)
-    settings.add(delta_lake.EXTENSIONS, [delta_lake.EXTENSION])
-    if settings.get(delta_lake.SESSION_CATALOG) is None:
-        settings.options[delta_lake.SESSION_CATALOG] = delta_lake.CATALOG
+def _add_library(settings: Settings, spark: Installation, library: Any) -> None:
+    """Add a table format's `library` unless the session has it. Raises SettingsError."""
+    if not _present(settings, spark, library):
+        _add_package(settings, _coordinates(library, spark))
+    settings.add(delta_lake.EXTENSIONS, [library.EXTENSION])
 
 
-def _delta_of(spark: Installation) -> str:
-    """Return the coordinates of the release for this Spark. Raises SettingsError if none fits."""
-    coordinates = delta_lake.coordinates(spark.version, spark.scala)
-    if coordinates is None:
-        raise SettingsError(
-            f"no release of Delta Lake is known to fit Spark {spark.version}",
-            fix=f"Use Spark {delta_lake.supported()}, or remove delta=True",
-        )
-    return coordinates
-
-
-def _add_iceberg(settings: Settings, spark: Installation) -> None:
-    own = [file.name for file in spark.home.glob(f"jars/{iceberg_runtime.NAME}-*.jar")]
+def _present(settings: Settings, spark: Installation, library: Any) -> list[str]:
+    """Return the jars and packages of `library` that the session has without this function."""
+    own = [str(file) for file in spark.home.glob(f"jars/{library.NAME}*.jar")]
     items = [*own, *settings.items(JARS), *settings.items(PACKAGES)]
-    runtimes = [item for item in items if iceberg_runtime.NAME in item]
-    for item in runtimes:
+    return [item for item in items if library.NAME in item]
+
+
+def _refuse_other_iceberg(settings: Settings, spark: Installation) -> None:
+    for item in _present(settings, spark, iceberg_runtime):
         made_for = iceberg_runtime.misfit(item, spark.version, spark.scala)
         if made_for is not None:
             raise SettingsError(
                 f"{item.rpartition('/')[2]} is for {made_for}, but this is Spark {spark.version} "
                 f"with Scala {spark.scala}",
                 cause=f"it is in {spark.home}/jars"
-                if item in own
+                if item.startswith(f"{spark.home}/")
                 else f"it is in {JARS} or {PACKAGES}",
-                fix=f"Remove it: configure(..., iceberg=True) adds {_iceberg_of(spark)}",
+                fix="Remove it: configure(..., iceberg=True) adds "
+                f"{_coordinates(iceberg_runtime, spark)}",
             )
-    if not runtimes:
-        _add_package(settings, _iceberg_of(spark))
-    settings.add(delta_lake.EXTENSIONS, [iceberg_runtime.EXTENSION])
 
 
-def _iceberg_of(spark: Installation) -> str:
-    """Return the coordinates of the runtime for this Spark. Raises SettingsError if none fits."""
-    coordinates = iceberg_runtime.coordinates(spark.version, spark.scala)
+def _coordinates(library: Any, spark: Installation) -> str:
+    """Return the coordinates of a library for this Spark. Raises SettingsError if none fits."""
+    coordinates: str | None = library.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
-            f"no Iceberg runtime exists for Spark {spark.version} with Scala {spark.scala}",
-            fix=f"Use Spark {iceberg_runtime.supported()}, or remove iceberg=True",
+            f"no {library.TITLE} exists for Spark {spark.version} with Scala {spark.scala}",
+            fix=f"Use Spark {library.supported()}, or remove {library.OPTION}",
         )
     return coordinates
 
@@ -303,16 +293,17 @@ def too_late(
 ) -> JvmAlreadyRunningError:
     """Return the error that names what the running JVM lacks, and how to start a JVM with that."""
     lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
-    libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
-    packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]
+    libraries: dict[str, Any] = {"delta": delta_lake, "iceberg": iceberg_runtime}
+    lacking_libraries = [library for part, library in libraries.items() if part in missing]
+    packages = [spark.connector] if "connector" in missing else []
+    packages += [_coordinates(library, spark) for library in lacking_libraries]
     command = ["spark-submit"]
     if "shim" in missing:
         command.append('--jars "$(eo-listener jar)"')
     if packages:
         command += ["--packages", ",".join(packages), "--exclude-packages", ",".join(HADOOP)]
-    extensions = {"delta": delta_lake.EXTENSION, "iceberg": iceberg_runtime.EXTENSION}
-    if names := [name for part, name in extensions.items() if part in missing]:
-        command += ["--conf", f"{delta_lake.EXTENSIONS}={','.join(names)}"]
+    if extensions := ",".join(library.EXTENSION for library in lacking_libraries):
+        command += ["--conf", f"{delta_lake.EXTENSIONS}={extensions}"]
     if "delta" in missing:
         command += ["--conf", f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}"]
     command.append(sys.argv[0] if submitted and sys.argv[0] else "job.py")

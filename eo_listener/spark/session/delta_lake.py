@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 NAME: Final = "delta-spark"
+TITLE: Final = "release of Delta Lake"
+OPTION: Final = "delta=True"
 EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 EXTENSIONS: Final = "spark.sql.extensions"

@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 NAME: Final = "iceberg-spark-runtime"
+TITLE: Final = "Iceberg runtime"
+OPTION: Final = "iceberg=True"
 RELEASE: Final = "1.11.0"
 EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 

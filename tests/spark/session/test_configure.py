@@ -113,8 +113,8 @@ def test_a_spark_that_a_format_does_not_fit(part: str, monkeypatch: pytest.Monke
 def test_too_late_for_a_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that starts a JVM with it has the packages and the settings of each."""
     module = "eo_listener.spark.session.configure"
-    monkeypatch.setattr(f"{module}._delta_of", lambda _: "g:d:1")
-    monkeypatch.setattr(f"{module}._iceberg_of", lambda _: "g:a:1")
+    known = {delta_lake: "g:d:1", iceberg_runtime: "g:a:1"}
+    monkeypatch.setattr(f"{module}._coordinates", lambda library, _: known[library])
     said = str(too_late(FOUND, ["iceberg"], submitted=True))
     assert "--packages g:a:1 " in said
     assert f"--conf {delta_lake.EXTENSIONS}={iceberg_runtime.EXTENSION}" in said
