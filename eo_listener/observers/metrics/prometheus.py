@@ -49,7 +49,7 @@ class Prometheus(Collector):
                 cause="another Prometheus() uses it",
                 fix="Pass that object as an observer to every listener and sink function to count",
             ) from error
-        self._server: MetricsServer | None = None
+        self._server: BoundedServer | None = None
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -67,7 +67,7 @@ class Prometheus(Collector):
     def port(self) -> int | None:
         """The port on which `serve` offers the numbers, or None if nothing serves them."""
         server = self._server  # another thread may close it
-        return None if server is None else int(server.server_address[1])
+        return None if server is None else server.port
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
         """Serve the registry at `http://address:port/metrics`, and return the port.
@@ -82,7 +82,8 @@ class Prometheus(Collector):
         require_address(address)
         self.close()
         try:
-            self._server = MetricsServer(address, port, self._registry)
+            handler = type("_OfThisRegistry", (_Handler,), {"registry": self._registry})
+            self._server = BoundedServer(address, port, handler, name="metrics")
         except OSError as error:
             raise UnavailableError(
                 f"metrics cannot be served at {address}:{port}: {error.strerror or error}",
@@ -91,7 +92,7 @@ class Prometheus(Collector):
                 fix="Give another port, or 0 for a free one",
             ) from error
         self._server.start()
-        return int(self._server.server_address[1])
+        return self._server.port
 
     def close(self) -> None:
         """Stop serving; the numbers are kept."""
@@ -124,11 +125,3 @@ class _Handler(BoundedHandler, MetricsHandler):
         if not matches:
             self.send_error(404, f"The metrics are at {PATH}")
         return matches
-
-
-class MetricsServer(BoundedServer):
-    """Answers scrapes of one registry."""
-
-    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
-        handler = type("_OfThisRegistry", (_Handler,), {"registry": registry})
-        super().__init__(address, port, handler, name="metrics")

@@ -46,12 +46,14 @@ from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import is_wider, quoted
-from eo_listener.sinks.spark_merge import EXACT, UpsertTarget
+from eo_listener.sinks.spark_merge import EXACT
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from eo_listener.sinks.target import WriteRules
 
 
 _VERSION: Final = 1
@@ -114,7 +116,6 @@ class DeadLetterTables:
         self._accept_expired = accept_expired
         self._made: str | None = None
         self._published: str | None = None
-        self._ledgers_of: dict[str, PublishedLedgers] = {}
 
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
         """Create the dead-letter table if it does not exist, before a batch may need it."""
@@ -251,14 +252,9 @@ class DeadLetterTables:
         return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Return the object that finds the ledgers of the table `name`; reuse the last one."""
-        ledgers = self._ledgers_of.get(name.key)
-        if ledgers is None:
-            label = name.label
-            ledgers = self._ledgers_of[name.key] = PublishedLedgers(
-                label, lambda snapshot: has_files_of(spark, name, label, snapshot)
-            )
-        return ledgers
+        """Return the object that finds the ledgers of the table `name`."""
+        label = name.label
+        return PublishedLedgers(label, lambda snapshot: has_files_of(spark, name, label, snapshot))
 
     def _refuse_lost(self, letters: LettersOfBatch) -> None:
         if self._accept_expired:
@@ -342,7 +338,7 @@ def marks(frame: DataFrame) -> list[Column]:
 
 
 def flaws(
-    frame: DataFrame, columns: Sequence[str], schema: StructType, target: UpsertTarget
+    frame: DataFrame, columns: Sequence[str], schema: StructType, target: WriteRules
 ) -> list[Column]:
     """Return the reasons why a table with this schema would refuse the `columns` of a row.
 

@@ -178,12 +178,45 @@ class Upsert:
         return f"{self._staged(name)} COLLATE {quoted(collation)}"
 
 
-class Merge:
+class RowWrites:
+    """Base of the classes that write rows: runs a statement for each, and counts rows written.
+
+    A statement that SQLite refuses changes nothing, and the statements before it stay: each is a
+    savepoint of its own. So the rows go in as one stream, which continues after a refused row.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.rows = 0
+        self._connection = connection
+
+    def _write_each(
+        self, statement: str, rows: Iterator[Sequence[Any]], taken: Callable[[], int]
+    ) -> Iterator[RefusalReason]:
+        """Write `rows`, of which SQLite took `taken()`; yield why it refused the last of these.
+
+        Older versions, and rows that ON CONFLICT IGNORE or a trigger's RAISE(IGNORE) dropped, do
+        not count. SQLite's count includes a trigger's own changes, which may hide dropped rows.
+        """
+        while True:
+            before, changed = taken(), self._connection.total_changes
+            refusal = None
+            try:
+                self._connection.executemany(statement, rows)
+            except REFUSED as error:
+                check_open(self._connection, error)
+                refusal = refusal_reason(error)
+            tried = taken() - before - (refusal is not None)
+            self.rows += min(tried, self._connection.total_changes - changed)
+            if refusal is None:
+                return
+            yield refusal
+
+
+class Merge(RowWrites):
     """Writes the staged rows of one batch, and counts the rows written."""
 
     def __init__(self, connection: sqlite3.Connection, upsert: Upsert) -> None:
-        self.rows = 0
-        self._connection = connection
+        super().__init__(connection)
         self._upsert = upsert
         self._has_row = False  # the current key has its row
         self._row: Sequence[Any] = ()
@@ -200,19 +233,9 @@ class Merge:
             yield from self._written(self._newest(chosen))
 
     def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
-        write = self._upsert.write()
-        while True:
-            offered, changed = self._offered, self._connection.total_changes
-            try:
-                self._connection.executemany(write, rows)
-            except REFUSED as error:
-                check_open(self._connection, error)
-                self._has_row = False
-                self._count(self._offered - offered - 1, changed)
-                yield self._letter(refusal_reason(error))
-            else:
-                self._count(self._offered - offered, changed)
-                return
+        for refusal in self._write_each(self._upsert.write(), rows, lambda: self._offered):
+            self._has_row = False
+            yield self._letter(refusal)
 
     def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         has_clash = False
@@ -234,10 +257,6 @@ class Merge:
             target = self._upsert.target
             origin = self._row[: len(ORIGIN)] if self._upsert.traced else None
             raise tie(target.keys, target.version_column, origin, in_table=in_table)
-
-    def _count(self, tried: int, changed: int) -> None:
-        """Count the rows written; leave out older versions, and rows that a trigger ignores."""
-        self.rows += min(tried, self._connection.total_changes - changed)
 
     def _letter(self, refusal: RefusalReason) -> DeadLetter:
         topic, partition, offset = self._row[: len(ORIGIN)]

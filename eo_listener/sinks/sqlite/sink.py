@@ -31,9 +31,9 @@ from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Ref
 from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.sqlite.catalog import Table, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
-from eo_listener.sinks.sqlite.errors import REFUSED, check_open, explain_commit, refusal_reason
+from eo_listener.sinks.sqlite.errors import explain_commit
 from eo_listener.sinks.sqlite.ledger import Ledger
-from eo_listener.sinks.sqlite.merge import STAGE, Merge
+from eo_listener.sinks.sqlite.merge import STAGE, Merge, RowWrites
 from eo_listener.sinks.sqlite.types import flaws, unreadable_values, values
 from eo_listener.sinks.sqlite.user_sql import run_apply
 from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_dropped
@@ -41,16 +41,11 @@ from eo_listener.sinks.target import Apply, Target, refuse_dotted, refuse_droppe
 _LETTERS: Final = 1000  # how many dead letters are in memory at once
 
 
-class Writing:
-    """Writes the rows of one batch into `table`, and counts the rows written.
-
-    A statement that SQLite refuses changes nothing, and the statements before it stay: each is a
-    savepoint of its own. So the rows go in as one stream, which continues after a refused row.
-    """
+class Writing(RowWrites):
+    """Writes the rows of one batch into `table`, and counts the rows written."""
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
-        self.rows = 0
-        self._connection = connection
+        super().__init__(connection)
         self._table = table
 
     def write(self, batch: pa.RecordBatch) -> Generator[DeadLetter, None, None]:
@@ -90,28 +85,15 @@ class Writing:
         return batch.filter(pa.array(is_good, pa.bool_())) if reasons else batch, letters
 
     def _insert(self, batch: pa.RecordBatch, columns: list[list[Any]]) -> Iterator[DeadLetter]:
+        size = len(columns[0])
         first = iter(columns[0])  # its length hint shows how many values were taken
         rows = zip(first, *columns[1:], strict=True)
-        taken = 0
-        while taken < batch.num_rows:
-            before, changed = taken, self._connection.total_changes
-            try:
-                self._connection.executemany(self._table.insert, rows)
-            except REFUSED as error:
-                check_open(self._connection, error)
-                taken = batch.num_rows - length_hint(first)
-                self._count(taken - before - 1, changed)
-                yield self._table.row_filter.letter(batch, taken - 1, *refusal_reason(error))
-            else:
-                taken = batch.num_rows
-                self._count(taken - before, changed)
 
-    def _count(self, tried: int, changed: int) -> None:
-        """Count the rows written; leave out those that ON CONFLICT IGNORE or RAISE(IGNORE) dropped.
+        def taken() -> int:
+            return size - length_hint(first)
 
-        SQLite's count includes a trigger's own changes, which may hide dropped rows.
-        """
-        self.rows += min(tried, self._connection.total_changes - changed)
+        for refusal in self._write_each(self._table.insert, rows, taken):
+            yield self._table.row_filter.letter(batch, taken() - 1, *refusal)
 
 
 class SqliteSink:
