@@ -38,9 +38,9 @@ class Target:
     mode: Mode
     #: The columns that identify a row, for Mode.UPSERT.
     keys: tuple[str, ...]
-    #  Of two rows with the same key, the one with the greater version is newer.
+    #: The column that orders rows with the same key: the greater version is newer.
     version_column: str | None
-    #  A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
+    #: An SQL condition on a batch's rows: a row that meets it deletes the row with the same key.
     delete_when: str | None
     apply: tuple[str, ...] | Function | None
     #: True if the sink may create its tables.

@@ -40,7 +40,7 @@ class Commit:
     operation: str
     #: The record of a batch of any query of a DeltaSink.
     record: BatchRecord | None = None
-    #  The version to which a RESTORE went back, None if its commit does not name it.
+    #: The version to which a RESTORE went back, or None if its commit does not name it.
     restored: int | None = None
     #: Delta's `operationMetrics`.
     metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -35,7 +35,7 @@ class Snapshot(NamedTuple):
     batch_of: str | None = None
     #: The snapshot from which this one was cherry-picked.
     source: int | None = None
-    #  True if it was written under a WAP id, on no branch.
+    #: True if the snapshot was written under a WAP id, on no branch.
     staged: bool = False
     #: The earlier name of the ledger's query, if this snapshot renamed it.
     renamed_from: str | None = None
@@ -43,9 +43,9 @@ class Snapshot(NamedTuple):
     committed: int = 0
     #: Iceberg's name for the kind of change.
     operation: str | None = None
-    #  The program that wrote it, if it names itself.
+    #: The program that wrote the snapshot, or an empty text if unknown.
     written_by: str = ""
-    #  The place of the batch's dead letters, None if it has none.
+    #: The place of the batch's dead letters, or None if it has none.
     letters: str | None = None
 
     @property

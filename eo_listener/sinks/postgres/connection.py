@@ -56,7 +56,7 @@ class Connection(psycopg.Connection[Row]):
     limit: float = 3600.0
     #: Called during a long wait; may raise an error.
     on_stall: Callable[[], None] | None = None
-    #  True while the user's function has the connection, which must not COMMIT or ROLLBACK.
+    #: True while the user's function, which must not COMMIT or ROLLBACK, has the connection.
     sealed: bool = False
     #: True if another connection of the same sink and query that blocks this one is a rival.
     may_end: bool = True

@@ -179,7 +179,7 @@ class Copier:
     layout: ColumnLayout
     #: Receives the rows that cannot be written.
     dead_letters: DeadLetters
-    #  How many COPYs have a savepoint; None: all. If the server refuses a row in a COPY without
+    #: How many COPYs have a savepoint, None for all. If the server refuses a row in a COPY without
     #: one, the copier raises RefusedLateError.
     savepoints: int | None
     #: How many rows were copied.
