@@ -11,7 +11,7 @@ FORMAT: Final = 1
 
 
 def read_answer(text: str) -> Any:
-    """Parse an answer of the shim. Raises JvmError if it has the format of another version."""
+    """Parse an answer of the shim. Raises JvmError if it has another format than `FORMAT`."""
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(
