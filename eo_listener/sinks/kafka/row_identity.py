@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -70,46 +69,41 @@ def writer_of(sink: str, query: str) -> str:
     return hashlib.sha256(_json([sink, query]).encode()).hexdigest()[:_DIGITS]
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityColumns:
-    """The columns whose values are the identity of a row."""
+def identity_columns(schema: pa.Schema, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns whose values are the identity of a row.
 
-    names: tuple[str, ...]
-
-    @classmethod
-    def from_schema(cls, schema: pa.Schema, names: Sequence[str] | None) -> IdentityColumns:
-        """Find the columns `names`, or by default the source's topic, partition and offset.
-
-        Raises SettingsError if a column is missing or unsuitable.
-        """
-        id_columns = tuple(ORIGIN if names is None else names)
-        missing = [name for name in id_columns if schema.names.count(name) != 1]
-        if missing:
+    These are `names`, or by default the source's topic, partition and offset. Raises SettingsError
+    if a column is missing or unsuitable.
+    """
+    id_columns = tuple(ORIGIN if names is None else names)
+    missing = [name for name in id_columns if schema.names.count(name) != 1]
+    if missing:
+        raise SettingsError(
+            f"the rows have no column {missing[0]!r}, only {', '.join(schema.names)}",
+            cause="with transactions=False a row is recognised by its identity, which is "
+            + (
+                "the source's topic, partition and offset unless id= names other columns"
+                if names is None
+                else f"id={id_columns!r}"
+            ),
+            fix="Keep these columns in the transform, or name other columns that are "
+            'unique together, id=("column", ...)',
+        )
+    for name in id_columns:
+        kind = schema.field(name).type
+        if not _is_exact(kind):
             raise SettingsError(
-                f"the rows have no column {missing[0]!r}, only {', '.join(schema.names)}",
-                cause="with transactions=False a row is recognised by its identity, which is "
-                + (
-                    "the source's topic, partition and offset unless id= names other columns"
-                    if names is None
-                    else f"id={id_columns!r}"
-                ),
-                fix="Keep these columns in the transform, or name other columns that are "
-                'unique together, id=("column", ...)',
+                f"the column {name!r} has type {kind}, which cannot be part of an identity",
+                cause="its values have no canonical form",
+                fix="Cast it to a string or an integer in the transform",
             )
-        for name in id_columns:
-            kind = schema.field(name).type
-            if not _is_exact(kind):
-                raise SettingsError(
-                    f"the column {name!r} has type {kind}, which cannot be part of an identity",
-                    cause="its values have no canonical form",
-                    fix="Cast it to a string or an integer in the transform",
-                )
-        return cls(id_columns)
+    return id_columns
 
-    def values(self, rows: pa.RecordBatch) -> Iterator[str]:
-        """Yield the values of each row's identity, as JSON."""
-        for cells in zip(*(rows.column(name).to_pylist() for name in self.names), strict=True):
-            yield _json(cells)
+
+def identity_values(rows: pa.RecordBatch, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the values of each row's identity, as JSON."""
+    for cells in zip(*(rows.column(name).to_pylist() for name in columns), strict=True):
+        yield _json(cells)
 
 
 def _is_exact(kind: pa.DataType) -> bool:

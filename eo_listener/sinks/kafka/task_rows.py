@@ -45,7 +45,12 @@ from eo_listener.sinks.kafka.executor_writer import (
     refuse_errors,
     task_reports,
 )
-from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, around_values
+from eo_listener.sinks.kafka.row_identity import (
+    HEADER,
+    around_values,
+    identity_columns,
+    identity_values,
+)
 from eo_listener.sinks.kafka.transaction import refuse_repeated
 from eo_listener.sinks.kafka.types import PARTITION, TOPIC, RecordColumns
 from eo_listener.sinks.spark_columns import quoted
@@ -128,7 +133,7 @@ class TaskRows:
     ) -> None:
         schema = schema_of(frame)
         self._frame, self._plan, self._label = frame, plan, label
-        self._identity = IdentityColumns.from_schema(schema, identity)
+        self.identity = identity_columns(schema, identity)
         record_schema = _without_origin(schema, self.identity, one_topic=one_topic)
         self._columns = RecordColumns.from_schema(record_schema, one_topic=one_topic)
         self._mark = REASON if REASON in schema.names else None
@@ -136,18 +141,13 @@ class TaskRows:
         self._timeout = timeout
         self._tasks = tasks
 
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that identify a row."""
-        return self._identity.names
-
     def absent(self, existing: Places) -> Places:
         """Return the identities in `existing` that no row has. Has Spark compute the rows."""
         remaining = dict(existing)
         id_frame = identities(self._frame, self.identity)
         with closing(explained(stream(id_frame, self._plan, task_rows=sys.maxsize))) as batches:
             for batch in batches:
-                for values in self._identity.values(batch):
+                for values in identity_values(batch, self.identity):
                     remaining.pop(values, None)
                 if not remaining:
                     break

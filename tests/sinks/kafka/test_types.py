@@ -17,7 +17,13 @@ from eo_listener.model.ledger import Unexpected
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import tail as tail_module
 from eo_listener.sinks.kafka.catalog import Target, Targets
-from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
+from eo_listener.sinks.kafka.row_identity import (
+    HEADER,
+    RowIdentity,
+    identity_columns,
+    identity_values,
+    writer_of,
+)
 from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
 from eo_listener.sinks.kafka.types import Record, RecordColumns
 from eo_listener.testing.made_up_entries import HOSTILE
@@ -177,7 +183,7 @@ def test_values_of_any_exact_type() -> None:
         "m": pa.array([Decimal("1.10"), Decimal("0.00")]),
     }
     rows = pa.RecordBatch.from_pydict(columns)
-    assert list(IdentityColumns.from_schema(rows.schema, rows.schema.names).values(rows)) == [
+    assert list(identity_values(rows, identity_columns(rows.schema, rows.schema.names))) == [
         f'["a\\u017e",{2**62},"ff","2026-01-02","1.10"]',
         '[null,0,"",null,"0.00"]',
     ]
@@ -188,12 +194,12 @@ def test_columns_that_cannot_identify() -> None:
     fields = [("value", pa.string()), ("ratio", pa.float64()), ("at", pa.timestamp("us"))]
     schema = pa.schema(fields)
     with pytest.raises(SettingsError, match="no column 'topic'") as caught:
-        IdentityColumns.from_schema(schema, None)
+        identity_columns(schema, None)
     assert "transactions=False" in str(caught.value)
     for name in ("ratio", "at"):
         with pytest.raises(SettingsError, match=name):
-            IdentityColumns.from_schema(schema, (name,))
-    assert IdentityColumns.from_schema(schema, ("value",)).names == ("value",)
+            identity_columns(schema, (name,))
+    assert identity_columns(schema, ("value",)) == ("value",)
 
 
 def test_a_range_covers_what_it_names() -> None:
