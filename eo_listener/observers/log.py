@@ -61,12 +61,11 @@ class EventLogger:
                 writer = event.writer.run_id if event.writer else None
                 self._log_once(event, writer, _foreign_commit(event))
             case events.CommitAbandoned():
-                _say(
+                _say_of_group(
                     logging.ERROR,
-                    "group %s at %s: closed before Kafka confirmed these offsets; the group stays "
-                    "behind until the query commits again: %s",
-                    event.group,
-                    event.cluster,
+                    event,
+                    "closed before Kafka confirmed these offsets; the group stays behind until the "
+                    "query commits again: %s",
                     event.offsets,
                 )
             case events.InternalError() if self._is_new(event):
@@ -85,7 +84,7 @@ class EventLogger:
         """Log a warning, or at DEBUG if the same problem occurred in the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
-        _say(level, "group %s at %s: %s", event.group, event.cluster, text)
+        _say_of_group(level, event, "%s", text)
 
     def _is_new(self, key: Hashable) -> bool:
         """Return True if `key` was not recorded within the last ten minutes, and record it now."""
@@ -107,20 +106,13 @@ class EventLogger:
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
-                _say(
-                    logging.INFO,
-                    "group %s at %s: commits succeed again, after %d failures in %.1f s",
-                    event.group,
-                    event.cluster,
-                    trouble.failures,
-                    self._clock() - trouble.since,
-                )
+                seconds = self._clock() - trouble.since
+                text = "commits succeed again, after %d failures in %.1f s"
+                _say_of_group(logging.INFO, event, text, trouble.failures, seconds)
         if key not in self._committing:
             self._committing.add(key)
-            _say(logging.INFO, "group %s at %s: commits have begun", event.group, event.cluster)
-        _say(
-            logging.DEBUG, "group %s at %s: committed %s", event.group, event.cluster, event.offsets
-        )
+            _say_of_group(logging.INFO, event, "commits have begun")
+        _say_of_group(logging.DEBUG, event, "committed %s", event.offsets)
 
     def _failed(self, event: events.CommitFailed) -> None:
         key = (event.cluster, event.group)
@@ -129,12 +121,11 @@ class EventLogger:
         trouble.partitions |= event.errors.keys()
         level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING
         trouble.causes.setdefault(event.cause, set()).update(event.errors)
-        _say(
+        _say_of_group(
             level,
-            "group %s at %s: commit failed (%s on %d partitions%s). Cause: %s%s. Fix: %s. The "
-            "query is not affected; the newest offsets are kept and committed again",
-            event.group,
-            event.cluster,
+            event,
+            "commit failed (%s on %d partitions%s). Cause: %s%s. Fix: %s. The query is not "
+            "affected; the newest offsets are kept and committed again",
             event.code,
             len(event.errors),
             ", outcome unknown" if event.unknown else "",
@@ -144,35 +135,21 @@ class EventLogger:
         )
 
 
-def _log(event: Any) -> None:
+def _log(event: events.Event) -> None:
     """Log an event whose log line does not depend on earlier events."""
-    kind = type(event)
-    if kind in _GROUP_LINES:
-        level, text = _GROUP_LINES[kind]
-        _say(level, "group %s at %s: %s", event.group, event.cluster, text(event))
-    elif kind in _BATCH_LINES:
-        level, text = _BATCH_LINES[kind]
-        _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text(event))
-    else:
-        _log_of_query(event)
-
-
-def _log_of_query(event: events.Event) -> None:
     match event:
+        case _ if type(event) in _LINES:
+            say, level, describe = _LINES[type(event)]
+            say(level, event, "%s", describe(event))
         case events.BatchApplied():
             quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
             level = logging.WARNING if event.gaps or event.skipped else quiet
-            text = _batch_applied(event)
-            _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text)
+            _say_of_batch(level, event, "%s", _batch_applied(event))
         case events.GuardViolation():
             text = _guard_violation(event)
             _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, text)
-        case events.ProgressEventsMissed():
-            _say(logging.WARNING, "query %s: %s", event.query, _events_missed(event))
-        case events.ProgressEventsDuplicated():
-            _say(logging.WARNING, "query %s: %s", event.query, _events_duplicated(event))
         case events.QueryModeDetected():
-            _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
+            _say_of_query(logging.INFO, event, "%s: %s", event.mode, event.effect)
         case events.SourceIgnored():
             _say(
                 logging.WARNING if event.misconfigured else logging.INFO,
@@ -183,6 +160,18 @@ def _log_of_query(event: events.Event) -> None:
                 event.cause,
                 event.fix,
             )
+
+
+def _say_of_group(level: int, event: Any, text: str, *args: object) -> None:
+    _say(level, f"group %s at %s: {text}", event.group, event.cluster, *args)
+
+
+def _say_of_batch(level: int, event: Any, text: str, *args: object) -> None:
+    _say(level, f"query %s, batch %d: {text}", event.query, event.batch_id, *args)
+
+
+def _say_of_query(level: int, event: Any, text: str, *args: object) -> None:
+    _say(level, f"query %s: {text}", event.query, *args)
 
 
 def _say(level: int, text: str, *args: object) -> None:
@@ -382,15 +371,15 @@ def _violation(violation: events.Violation) -> str:
     return f"{where} to {until} {kind.value} ({until - start} offsets)"
 
 
-_Line = tuple[int, Callable[[Any], str]]
-_GROUP_LINES: Final[Mapping[type[events.Event], _Line]] = {
-    events.CommitterFenced: (logging.ERROR, _committer_fenced),
-    events.GroupOffsetsMissing: (logging.WARNING, _offsets_missing),
-    events.PartitionsShared: (logging.WARNING, _partitions_shared),
-    events.TopicRecreated: (logging.ERROR, _topic_recreated),
-}
-_BATCH_LINES: Final[Mapping[type[events.Event], _Line]] = {
-    events.BatchFailed: (logging.ERROR, _batch_failed),
-    events.BatchReplayed: (logging.INFO, _batch_replayed),
-    events.QueryStateLost: (logging.WARNING, _state_lost),
+_Line = tuple[Callable[..., None], int, Callable[[Any], str]]
+_LINES: Final[Mapping[type[events.Event], _Line]] = {
+    events.BatchFailed: (_say_of_batch, logging.ERROR, _batch_failed),
+    events.BatchReplayed: (_say_of_batch, logging.INFO, _batch_replayed),
+    events.CommitterFenced: (_say_of_group, logging.ERROR, _committer_fenced),
+    events.GroupOffsetsMissing: (_say_of_group, logging.WARNING, _offsets_missing),
+    events.PartitionsShared: (_say_of_group, logging.WARNING, _partitions_shared),
+    events.ProgressEventsDuplicated: (_say_of_query, logging.WARNING, _events_duplicated),
+    events.ProgressEventsMissed: (_say_of_query, logging.WARNING, _events_missed),
+    events.QueryStateLost: (_say_of_batch, logging.WARNING, _state_lost),
+    events.TopicRecreated: (_say_of_group, logging.ERROR, _topic_recreated),
 }
