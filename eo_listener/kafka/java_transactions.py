@@ -21,7 +21,7 @@ from eo_listener.model.protocols import ShimClient
 from eo_listener.model.shim_answers import read_answer
 from eo_listener.offsets import TopicPartition
 
-_ONGOING: Final = "Ongoing"
+ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _NO_TIMEOUT_MS: Final = 2**31 - 1  # TransactionMetadata.isDistributedTwoPhaseCommitTxn
 # The most in one request: a leader lists all producers of a partition, also idempotent producers.
@@ -62,7 +62,7 @@ class DescribedTransaction:
     @property
     def ongoing(self) -> bool:
         """True if a transaction is open that nobody has begun to end."""
-        return self.state == _ONGOING
+        return self.state == ONGOING
 
     @property
     def ending(self) -> bool:

@@ -16,14 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from eo_listener.errors import SinkError
-from eo_listener.kafka.java_transactions import TaskReport
+from eo_listener.kafka.java_transactions import DescribedTransaction, TaskReport
 from eo_listener.kafka.producers import BatchProducer, TooLargeError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError, schema_of, stream
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
-from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction
+from eo_listener.sinks.kafka.transaction import BegunTransaction
 from eo_listener.sinks.kafka.types import Record, RecordColumns
 
 
@@ -64,7 +64,7 @@ class DriverWriter:
         records = {TopicPartition(topic, -1): count for topic, count in sent.items()}
         return [TaskReport(partition_id=0, attempt=0, stage_attempt=0, records=records)]
 
-    def describe(self, _: BegunTransaction) -> OpenTransaction | None:
+    def describe(self, _: BegunTransaction) -> DescribedTransaction | None:
         """Return None: no other producer has joined the transaction."""
         return None
 

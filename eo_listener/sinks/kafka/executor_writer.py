@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from eo_listener.client_config.kafka_options import Partitioner
 from eo_listener.errors import JvmError, KafkaError, PoisonRowError, SettingsError, SinkError
 from eo_listener.kafka.java_transactions import (
+    DescribedTransaction,
     JavaTransactions,
     JoinedTransaction,
     TaskReport,
@@ -24,7 +25,7 @@ from eo_listener.kafka.java_transactions import (
 from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.arrow_rows import schema_of
 from eo_listener.sinks.dead_letters import REASON
-from eo_listener.sinks.kafka.transaction import BegunTransaction, OpenTransaction, ProducerEpoch
+from eo_listener.sinks.kafka.transaction import BegunTransaction
 from eo_listener.sinks.kafka.types import RecordColumns
 from eo_listener.spark.computed_rows import is_connect
 
@@ -98,14 +99,9 @@ class ExecutorWriter:
             )
         return task_reports(reports, planned=planned, tasks=self._tasks)
 
-    def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
+    def describe(self, begun: BegunTransaction, /) -> DescribedTransaction | None:
         """Return the coordinator's description of the transaction."""
-        described = self._transactions.describe(begun.transactional_id, self._timeout)
-        return OpenTransaction(
-            state=described.state,
-            producer=ProducerEpoch(described.producer_id, described.epoch),
-            partitions=described.partitions,
-        )
+        return self._transactions.describe(begun.transactional_id, self._timeout)
 
     def close(self) -> None:
         """Do nothing: the tasks have ended with Spark's job."""

@@ -22,7 +22,7 @@ from eo_listener.errors import (
     UnfinishedBatchError,
     few,
 )
-from eo_listener.kafka.java_transactions import TaskReport
+from eo_listener.kafka.java_transactions import DescribedTransaction, TaskReport
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.producers import BatchProducer, Stage, TooLargeError
 from eo_listener.model.commit_metadata import CommitMetadata
@@ -38,7 +38,6 @@ from eo_listener.sinks.kafka.errors import UNREACHABLE, Explanation, is_fenced
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.ledger_sql import now_text
 
-ONGOING = "Ongoing"
 _END: Final = 5.0  # seconds to end the open transaction of a try
 logger = logging.getLogger("eo_listener")
 
@@ -49,15 +48,6 @@ class ProducerEpoch:
 
     producer_id: int
     epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """The coordinator's answer about a transactional id; `state` is as Kafka names it."""
-
-    state: str
-    producer: ProducerEpoch
-    partitions: frozenset[TopicPartition]
 
 
 class TransactionClient(Protocol):
@@ -87,7 +77,7 @@ class TransactionClient(Protocol):
     def write_ledger(self, entry: Entry) -> Collection[TopicPartition]:
         """Write the entry's heads, wait for the acknowledgement, and return their partitions."""
 
-    def describe(self) -> OpenTransaction | None:
+    def describe(self) -> DescribedTransaction | None:
         """Return the coordinator's answer; None if other producers cannot join the transaction."""
 
     def commit(self) -> None:
@@ -158,7 +148,9 @@ def refuse_repeated(reports: Sequence[TaskReport], tasks: int) -> None:
 
 
 def refuse_changed(
-    described: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
+    described: DescribedTransaction | None,
+    producer: ProducerEpoch,
+    written: Collection[TopicPartition],
 ) -> None:
     """Raise RetriableSinkError unless the transaction still has all partitions in `written`.
 
@@ -169,10 +161,11 @@ def refuse_changed(
     if described is None:
         return
     missing = sorted(set(written) - described.partitions)
-    if described.producer == producer and described.state == ONGOING and not missing:
+    holder = ProducerEpoch(described.producer_id, described.epoch)
+    if holder == producer and described.ongoing and not missing:
         return
     raise RetriableSinkError(
-        f"the transaction of {producer} is {described.state}, by {described.producer}, and lacks "
+        f"the transaction of {producer} is {described.state}, by {holder}, and lacks "
         f"{few(missing) or 'no partition'}",
         cause="another driver took over, the transaction timed out, or a task aborted it",
     )
@@ -257,7 +250,7 @@ class RowWriter(Protocol):
     def write(self, begun: BegunTransaction) -> Sequence[TaskReport]:
         """Send every row; on return, Kafka has acknowledged each row or its dead letter."""
 
-    def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
+    def describe(self, begun: BegunTransaction, /) -> DescribedTransaction | None:
         """Return the coordinator's answer about the transaction, or None if nobody joins it."""
 
     def close(self) -> None:
@@ -382,14 +375,14 @@ class BatchTransaction:
         fault_point("sink.ledger-moved")
         return {TopicPartition(self.heads.name, partition)}
 
-    def describe(self) -> OpenTransaction | None:
+    def describe(self) -> DescribedTransaction | None:
         """Check that no target topic has changed, and return the coordinator's answer."""
         begun = self._begun
         if begun is None:
             return None
         self._targets.refuse_changed(self._describe_topics(), label=self.target.explain.label)
         described = self.writer.describe(begun)
-        if described is not None and described.state != ONGOING and self._open_producer().outlived:
+        if described is not None and not described.ongoing and self._open_producer().outlived:
             raise self.target.explain.timeout_error()
         return described
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from eo_listener.errors import ForeignWriterError, RetriableSinkError
 from eo_listener.foreach_batch.sink_writer import SinkWriter
+from eo_listener.kafka.java_transactions import DescribedTransaction
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import transaction as order
-from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
+from eo_listener.sinks.kafka.transaction import ProducerEpoch
 from tests.model_checking.batches.tape import Answer, Call
 from tests.model_checking.bugs import Bug
 from tests.model_checking.kafka_sink import tasks
@@ -105,10 +106,14 @@ def _kept(self: TapeClient) -> ProducerEpoch:
 
 
 def _state_alone(
-    found: OpenTransaction | None, producer: ProducerEpoch, written: Collection[TopicPartition]
+    found: DescribedTransaction | None,
+    producer: ProducerEpoch,
+    written: Collection[TopicPartition],
 ) -> None:
     """Which partitions it has is not compared."""
-    if found is not None and (found.producer != producer or found.state != order.ONGOING):
+    if found is None:
+        return
+    if ProducerEpoch(found.producer_id, found.epoch) != producer or not found.ongoing:
         raise RetriableSinkError("another transaction")
 
 

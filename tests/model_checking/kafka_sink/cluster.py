@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from eo_listener.kafka.java_transactions import ONGOING
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.kafka.transaction import ONGOING, ProducerEpoch
+from eo_listener.sinks.kafka.transaction import ProducerEpoch
 
 EMPTY = "Empty"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"

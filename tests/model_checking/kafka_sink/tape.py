@@ -10,12 +10,12 @@ from eo_listener.errors import EoListenerError, ForeignWriterError
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.kafka.java_transactions import TaskReport
+from eo_listener.kafka.java_transactions import DescribedTransaction, TaskReport
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import transaction
-from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
+from eo_listener.sinks.kafka.transaction import ProducerEpoch
 from tests.model_checking.batches.tape import RETRY, Answer, Call, Heads, Paused, Stand, Tape
 
 KEY = "a"
@@ -85,10 +85,10 @@ class TapeClient:
         self._ask("entry", query=entry.query, moves=moves, gaps=gaps)
         return (LEDGER,)
 
-    def describe(self) -> OpenTransaction | None:
+    def describe(self) -> DescribedTransaction | None:
         if self.sink.how.method == "driver":
             return None
-        found: OpenTransaction = self._ask("describe")
+        found: DescribedTransaction = self._ask("describe")
         return found
 
     def commit(self) -> None:

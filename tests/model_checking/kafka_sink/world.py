@@ -13,10 +13,9 @@ from eo_listener.errors import (
     SinkError,
     SinkLockedError,
 )
-from eo_listener.kafka.java_transactions import TaskReport
+from eo_listener.kafka.java_transactions import ONGOING, DescribedTransaction, TaskReport
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.transaction import ONGOING, OpenTransaction
 from tests.model_checking.batches import world as batches
 from tests.model_checking.batches.spark import Batch, Driver, planned
 from tests.model_checking.batches.tape import Answer, Call, Row, Stand
@@ -302,7 +301,14 @@ class World(batches.World):
         its = self.kafka.coordinator
         if how == "away" or its.producer is None:
             return Answer(error=RetriableSinkError)
-        found = OpenTransaction(state=its.state, producer=its.producer, partitions=its.partitions)
+        found = DescribedTransaction(
+            state=its.state,
+            producer_id=its.producer.producer_id,
+            epoch=its.producer.epoch,
+            partitions=its.partitions,
+            timeout=60.0,
+            started=0,
+        )
         return Answer(found, found)
 
     def _give_commit(self, driver: Driver, call: KafkaCall, how: str) -> Answer:

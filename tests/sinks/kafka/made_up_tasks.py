@@ -16,7 +16,7 @@ from eo_listener.kafka.java_transactions import TaskReport
 from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import method_choice
-from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, around_values
+from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, around_values, identity_values
 from eo_listener.sinks.kafka.task_rows import PRESENT, TWICE, Places, RowsTarget, TaskRows
 from eo_listener.sinks.kafka.types import Record
 
@@ -59,7 +59,7 @@ def queues(rows: TaskRows, target: RowsTarget, there: Places, partitions: int) -
     met = 0
     for part in in_order(rows._frame, rows.identity).to_batches():
         records = rows._columns.records(part, target.targets)
-        for values, record in zip(rows._identity.values(part), records, strict=True):
+        for values, record in zip(identity_values(part, rows.identity), records, strict=True):
             assert isinstance(record, Record)
             counts[values] += 1
             if values in there:

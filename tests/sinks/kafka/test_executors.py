@@ -20,7 +20,7 @@ from eo_listener.kafka.java_transactions import (
 from eo_listener.kafka.producers import FENCED, BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka.executor_writer import BY_EXECUTORS, joining, task_reports
-from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch, refuse_changed
+from eo_listener.sinks.kafka.transaction import ProducerEpoch, refuse_changed
 from eo_listener.spark.jvm.row_writer import RecordLayout, write_rows
 from tests.broker import Broker
 from tests.sinks.kafka.records import committed
@@ -291,13 +291,8 @@ def test_a_producer_that_was_closed_politely_shows_before_the_commit(one: Try) -
     while (described := one.transactions.describe(one.id, 30)).state == "PrepareAbort":
         time.sleep(0.05)  # the partitions are named until each has its marker
     assert TopicPartition(one.topic, 0) not in described.partitions
-    found = OpenTransaction(
-        state=described.state,
-        producer=ProducerEpoch(described.producer_id, described.epoch),
-        partitions=described.partitions,
-    )
     with pytest.raises(RetriableSinkError, match="aborted"):
-        refuse_changed(found, ProducerEpoch(*one.epoch), [TopicPartition(one.topic, 0)])
+        refuse_changed(described, ProducerEpoch(*one.epoch), [TopicPartition(one.topic, 0)])
 
 
 def test_no_secret_is_in_what_spark_shows_of_the_query(one: Try) -> None:
