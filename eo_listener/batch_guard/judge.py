@@ -460,7 +460,7 @@ class _BatchCheck:
     def next_move(
         self, counted: CountedSources, head: Head | None, new_checkpoint: str | None
     ) -> Move | None:
-        """Return the move of BATCHES; return None, and add an error, if the guard refuses the batch.
+        """Return the move of BATCHES; add an error and return None if the guard refuses the batch.
 
         The method compares the batch's number with the head of BATCHES, which each batch of a
         checkpoint moves by one. A number has a meaning in its own checkpoint only, and there only
