@@ -76,7 +76,7 @@ class DeadLetter:
         The error contains no value of the row, since errors end up in logs.
         """
         tp, where = self.place()
-        keep = "; keep the columns topic, partition and offset to see the row's origin"
+        keep = "; keep topic, partition and offset in the rows to see where a row comes from"
         return PoisonRowError(
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,

@@ -157,7 +157,7 @@ def plan_acceptance(
     head = heads.get(tp)
     if tp == BATCHES:
         raise SettingsError(
-            "the ledger counts batches of a source other than Kafka: no gap can be named",
+            "a source other than Kafka is counted in batches: a gap in it cannot be named",
             fix='Accept the gap in the query: exactly_once(..., on_gap="accept")',
         )
     if head is None:

@@ -144,7 +144,7 @@ class ClusterState:
                 self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor finally rejected."""
         states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)

@@ -140,7 +140,7 @@ class Committer:
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor finally rejected."""
         states = self._states(groups, changes=False)
         return frozenset().union(*(state.waiting(names) for state, names in states))
 

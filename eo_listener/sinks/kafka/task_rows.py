@@ -242,7 +242,7 @@ def identities(frame: Any, names: Sequence[str]) -> Any:
 
 def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
     return PoisonRowError(
-        f"{label}: the batch has two rows with the same identity ({count} such rows)",
+        f"{label}: the batch has two rows with one identity ({count} such rows)",
         cause=f"the columns {', '.join(identity)} are equal in both; after a crash nothing would "
         "show which of them was written. Other rows of the batch may already be written",
         fix="(1) Drop one of them in the transform: existing rows are not written again. (2) Or "
