@@ -279,12 +279,7 @@ class Merge:
         result: tuple[Any, ...] | None = self.link.execute(query).fetchone()
         row, topic, partition, offset = result or ("{}", None, None, None)
         return DeadLetter(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            reason=reason.reason,
-            redacted=reason.redacted,
-            row=row,
+            topic=topic, partition=partition, offset=offset, row=row, **reason._asdict()
         )
 
 

@@ -268,12 +268,7 @@ class Merge(RowWrites):
             cells[field.name] = _plain(value, field.type)
         row = json.dumps(cells, ensure_ascii=False)
         return DeadLetter(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            reason=refusal.reason,
-            redacted=refusal.redacted,
-            row=row,
+            topic=topic, partition=partition, offset=offset, row=row, **refusal._asdict()
         )
 
 
