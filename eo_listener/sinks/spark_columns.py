@@ -10,7 +10,6 @@ from eo_listener.errors import SettingsError
 from eo_listener.sinks.newest_row import ORIGIN, require_written, unordered
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _ORDERED: Final = frozenset(
@@ -31,11 +30,6 @@ _WIDER: Final = {
 
 Columns: TypeAlias = Mapping[str, str]
 """Spark types (`simpleString`) by column name."""
-
-
-def columns_of(frame: DataFrame) -> Columns:
-    """Return the columns of a DataFrame and their types."""
-    return types_of(frame.schema)
 
 
 def types_of(schema: StructType) -> Columns:

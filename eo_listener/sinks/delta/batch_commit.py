@@ -37,10 +37,10 @@ from eo_listener.sinks.spark_columns import (
     NEW_COLUMNS,
     check_typed,
     check_upsert,
-    columns_of,
     is_wider,
     quoted,
     subschema,
+    types_of,
 )
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
@@ -83,7 +83,7 @@ class BatchCommit:
 
     def write(self) -> Applied:
         """Write rows and ledger in one commit. Raises the errors of `Sink.apply`."""
-        rows = columns_of(self._frame)
+        rows = types_of(self._frame.schema)
         log = self._connection.judged(self._session)
         if log is None:
             self._create(rows)

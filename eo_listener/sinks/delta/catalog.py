@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.spark_columns import columns_of, is_padded, quoted
+from eo_listener.sinks.spark_columns import is_padded, quoted, types_of
 from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
     declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
     return {
         name: declared[name] if is_padded(declared[name]) else kind
-        for name, kind in columns_of(table).items()
+        for name, kind in types_of(table.schema).items()
     }
 
 

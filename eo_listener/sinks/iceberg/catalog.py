@@ -14,7 +14,7 @@ from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, columns_of, quoted
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, quoted, types_of
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, columns_as_sql
 
@@ -45,7 +45,7 @@ class Creation:
 
 def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> IcebergTable:
     """Create the table with the columns of `frame`. Raises the errors of `find`."""
-    check_typed(columns_of(frame))
+    check_typed(types_of(frame.schema))
     columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
     if not creation.create:
@@ -86,7 +86,7 @@ def matched(
     if lacking and new_columns:
         _refuse_case(lacking, schema.names)
         new = frame.select(*map(quoted, lacking))
-        check_typed(columns_of(new))
+        check_typed(types_of(new.schema))
         added = columns_as_sql(new)
         with java_errors():
             spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({added})")

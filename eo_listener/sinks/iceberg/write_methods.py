@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from eo_listener.sinks.spark_columns import columns_of
+from eo_listener.sinks.spark_columns import types_of
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 
@@ -97,7 +97,7 @@ class Upsert:
         Raises the errors of `Merge.staged`.
         """
         merge = Merge(
-            target=target, table=name.sql, label=label, rows=columns_of(frame), columns=columns
+            target=target, table=name.sql, label=label, rows=types_of(frame.schema), columns=columns
         )
         with merge.staged(frame) as view:
             yield cls(name=name, table=table, merge=merge, session=frame.sparkSession, view=view)
