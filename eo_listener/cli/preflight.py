@@ -281,7 +281,7 @@ def _address(text: str) -> LedgerAddress:
 
 
 def _runtime(kind: str, settings: Mapping[str, str]) -> Iterator[CheckFinding]:
-    from eo_listener.spark.session.table_runtimes import read_runtime  # noqa: PLC0415  # no other check needs it
+    from eo_listener.spark.session.configure import read_runtime  # noqa: PLC0415  # no other check needs it
 
     try:
         facts = read_runtime(kind, settings)
