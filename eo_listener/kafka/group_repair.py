@@ -106,7 +106,7 @@ class GroupRepair:
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
     ) -> dict[str, str]:
-        """Commit part of a change; return the last errors, as Kafka's name and a text for each."""
+        """Commit part of a change; return texts about the last errors, by Kafka's error name."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
             errors: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Plans the repair of a consumer group, partition by partition, and judges its outcome.
+"""Plans the repair of a consumer group by partition, and judges its outcome.
 
 This module reads and writes nothing. A repair either seeds a group or rewinds it. A seed sets the
 offsets that the group lacks, and raises those that it holds; a rewind lowers them. One repair never
@@ -114,7 +114,7 @@ class GroupChange:
         )
 
     def moves(self, change: PartitionChange) -> bool:
-        """Return True if this repair commits the offset of `change`."""
+        """Return True if this repair commits the offset in `change`."""
         directions = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
         return change.direction in directions
 
