@@ -26,7 +26,7 @@ class WriteTarget(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The ledgers that a run has read, and the writer of its newest batch in each."""
+    """The ledgers that a run has read, and the writers of its newest batch, by ledger."""
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
