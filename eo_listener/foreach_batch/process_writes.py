@@ -165,8 +165,8 @@ def refuse_second_call(plan: PlannedBatch) -> NoReturn:
         "that returned: the second call wrote nothing",
         cause="a foreachBatch function calls the same exactly_once(...) twice, but a sink "
         "takes each batch once",
-        fix="Call it once: union the DataFrames, or pass a sink for each and a transform "
-        "that returns a list. Or write each DataFrame with an exactly_once(...) of its "
+        fix="(1) Call it once: union the DataFrames, or pass a sink for each and a transform "
+        "that returns a list. (2) Or write each DataFrame with an exactly_once(...) of its "
         'own, under its own name: exactly_once(..., name="...")',
     )
 
