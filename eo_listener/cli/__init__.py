@@ -34,7 +34,7 @@ from eo_listener.spark import shim
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
-    """A Ctrl-C, or an error of writing the output, for which typer would exit with status 1."""
+    """A Ctrl-C, or a failed write of the output. For both, typer would exit with status 1."""
 
     def __init__(self, reason: OSError | KeyboardInterrupt) -> None:
         self.reason = reason

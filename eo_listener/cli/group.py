@@ -352,8 +352,8 @@ def import_(
 ) -> None:
     """Give a group the offsets in a file; never move the group back.
 
-    With --by-time, consumers read some records around the position again, and skip none, if the
-    copy of the topic keeps the order and the times of the records (as MirrorMaker does).
+    Use --by-time for a copy of the topic that keeps the order and the times of the records, as
+    MirrorMaker's copies do. Consumers then read some records again, and skip no record.
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)

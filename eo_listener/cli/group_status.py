@@ -128,7 +128,7 @@ class StatusReader:
 
     @property
     def cluster(self) -> ClusterCommands:
-        """Builds commands for the groups' cluster."""
+        """The builder of commands for the groups' cluster."""
         return ClusterCommands.from_properties(self._properties)
 
     @property

@@ -157,8 +157,8 @@ def rename(
 ) -> None:
     """Move a ledger to the new name of its query or of its table.
 
-    Heads and history move in one transaction, or in one commit of an Iceberg or Delta table. It
-    compares each head with the head that was read before.
+    Heads and history move in one transaction, or in one commit of an Iceberg or Delta table. The
+    command moves nothing if a head has changed since it was read.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     with _opened(address, options) as repair:
@@ -241,7 +241,7 @@ class GapInLog:
 
     @property
     def in_log(self) -> OffsetRange | None:
-        """The part of the gap that the log still has, which may be empty, or None without a log."""
+        """The part of the gap (maybe empty) that the log still has, or None if `log` is None."""
         if self.log is None:
             return None
         start = max(self.gap.start, min(self.log.start, self.gap.until))
@@ -251,7 +251,7 @@ class GapInLog:
     def lines(self) -> list[str]:
         """The lines that tell the user which offsets the repair gives up."""
         count = size([self.gap])
-        lines = [f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"]
+        lines = [f"never in the sink: {counted(count, 'offset')}, up to {counted(count, 'record')}"]
         if self.log is None or self.in_log is None:
             return [*lines, f"not compared with the source's log: {self.unknown}"]
         remaining = size([self.in_log])

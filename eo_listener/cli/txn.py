@@ -380,7 +380,7 @@ def whose(transaction: OpenTransaction) -> str:
 
 
 def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
-    """Return a heading and an advice about a transaction, to print before its commands."""
+    """Return a heading and a text about a transaction, to print before its commands."""
     if transaction.verdict is TransactionVerdict.UNKNOWN:
         return "why", transaction.reason or "-"
     if transaction.verdict is TransactionVerdict.ENDING:

@@ -38,9 +38,9 @@ class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
-    the failures in between at DEBUG. It logs refusals, other writers and internal errors once while
-    they last, and again if they return after ten minutes. The number of groups limits its memory.
-    `clock` is monotonic.
+    the failures in between at DEBUG. If the same refusal or the same other writer occurred in the
+    last ten minutes, it logs the event at DEBUG. In that time, it does not log the same internal
+    error again. The number of groups limits its memory. `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -32,8 +32,8 @@ class Point(NamedTuple):
 class LagHistory:
     """The last points of each group, in limited memory.
 
-    If there are many groups, each has fewer points. If there are more than `groups` groups, only
-    the first `groups` of them have points.
+    If there are many groups, each group keeps fewer points. If there are more than `groups` groups,
+    only the first `groups` of them have points.
     """
 
     def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:

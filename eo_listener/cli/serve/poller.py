@@ -10,7 +10,7 @@ from typing import Final
 
 _PAUSE: Final = 0.5  # seconds between two readings at least, even if a reading takes long
 STUCK: Final = 180.0
-"""Seconds after which a reading counts as stuck. Without tables, its time limits add up to less."""
+"""Seconds after which a reading counts as stuck, unless it may take longer to read tables."""
 
 logger = logging.getLogger("eo_listener")
 
@@ -19,7 +19,7 @@ class Poller:
     """Calls `read` every `every` seconds, and for the first time after `wait` seconds.
 
     If `read` raises an unexpected error, the poller passes a text about the error to `failed`, and
-    continues. After `stuck` seconds, a reading in progress is a `problem`.
+    continues. A reading that takes longer than `stuck` seconds is a `problem`.
     """
 
     def __init__(
