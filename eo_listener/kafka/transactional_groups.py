@@ -173,7 +173,9 @@ class _Transactions:
                 self._require_not_lost()
             self._require_not_taken_over(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
-            cause = "soon after it had begun: by a successor, or by a late request of its own"
+            cause = (
+                "a successor, or a late request of this client, ended it soon after it had begun"
+            )
         return self._broker_ended(cause)
 
     def _broker_ended(self, cause: str) -> KafkaError:
