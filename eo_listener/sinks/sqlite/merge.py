@@ -63,7 +63,7 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """Return the upsert of `columns` into `table`; `existing` has its columns and their types.
+        """Return the upsert of `columns` into `table`; `existing` has its columns with their types.
 
         Raises SettingsError if the table would order versions differently from Spark.
         """
@@ -182,8 +182,8 @@ class Upsert:
 class RowWrites:
     """Base of the classes that write rows: runs a statement for each, and counts rows written.
 
-    A statement that SQLite refuses changes nothing, and the statements before it stay: each is a
-    savepoint of its own. So the rows go in as one stream, which continues after a refused row.
+    A statement that SQLite refuses changes nothing, and the statements before it stay in effect:
+    each is its own savepoint. So the rows go in as one stream, which continues after a refused row.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
