@@ -1,22 +1,17 @@
-"""The methods that write the rows of a batch: an append, and a MERGE on the batch's branch."""
+"""The interface between a publication and the method that writes its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from eo_listener.sinks.spark_columns import types_of
-from eo_listener.sinks.spark_merge import Merge
-from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
+from eo_listener.spark.jvm.iceberg_errors import java_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from eo_listener.sinks.iceberg.names import TableName
-    from eo_listener.sinks.target import Target
-    from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 
 class RowWriter(Protocol):
@@ -62,70 +57,3 @@ class Append:
     def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
         """Return False: other rows never change what an append writes."""
         return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upsert:
-    """Merges the rows of one batch, which are in `view`, by their keys.
-
-    The MERGE compares the batch's rows with the rows that main had when the branch was made. So the
-    sink may publish the MERGE after another commit only if that commit has neither added a row with
-    one of the batch's keys nor moved such a row to another file.
-    """
-
-    name: TableName
-    table: IcebergTable
-    merge: Merge
-    session: SparkSession
-    view: str
-    appends = False
-
-    @classmethod
-    @contextmanager
-    def staged(
-        cls,
-        name: TableName,
-        table: IcebergTable,
-        frame: DataFrame,
-        *,
-        columns: tuple[str, ...],
-        target: Target,
-        label: str,
-    ) -> Iterator[Upsert]:
-        """Compute the rows of `frame` once; `columns` are the columns to write.
-
-        Raises the errors of `Merge.staged`.
-        """
-        merge = Merge(
-            target=target, table=name.sql, label=label, rows=types_of(frame.schema), columns=columns
-        )
-        with merge.staged(frame) as view:
-            yield cls(name=name, table=table, merge=merge, session=frame.sparkSession, view=view)
-
-    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
-        """Merge the rows on the branch; return the number of their keys.
-
-        Raises the errors of `Merge.check_table`, and ThrownError.
-        """
-        merge = replace(self.merge, table=self.name.branch(branch))
-        with java_errors():
-            merge.check_table(self.session, self.view)
-            count = merge.count(self.session, self.view)
-            if count:
-                self.table.uncache()
-                self.session.sql(merge.statement(self.view)).collect()
-            return count
-
-    def concerns(self, base: int, main: int) -> bool:
-        """Return True if a row appended to main has a key of the batch, or if it cannot be read."""
-        try:
-            return self._concerns(base, main)
-        except ThrownError:  # the snapshots may be gone; any other fault will show again
-            return True
-
-    def _concerns(self, base: int, main: int) -> bool:
-        self.table.uncache()
-        with java_errors():
-            reader = self.session.read.option("start-snapshot-id", str(base))
-            appended = reader.option("end-snapshot-id", str(main)).table(self.name.sql)
-            return self.merge.concerns(self.session, self.view, appended)
