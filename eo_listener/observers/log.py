@@ -163,18 +163,18 @@ def _log(event: events.Event) -> None:
 
 
 def _say_of_group(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"group %s at %s: {text}", event.group, event.cluster, *args)
+    _say(level, f"group %s at %s: {text}", event.group, event.cluster, *args, stacklevel=3)
 
 
 def _say_of_batch(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"query %s, batch %d: {text}", event.query, event.batch_id, *args)
+    _say(level, f"query %s, batch %d: {text}", event.query, event.batch_id, *args, stacklevel=3)
 
 
 def _say_of_query(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"query %s: {text}", event.query, *args)
+    _say(level, f"query %s: {text}", event.query, *args, stacklevel=3)
 
 
-def _say(level: int, text: str, *args: object) -> None:
+def _say(level: int, text: str, *args: object, stacklevel: int = 2) -> None:
     """Log a line. If the line is too long, shorten it in the middle, so that it keeps its fix."""
     if not logger.isEnabledFor(level):
         return
@@ -183,11 +183,11 @@ def _say(level: int, text: str, *args: object) -> None:
     values = tuple(arg if isinstance(arg, str | int | float) else str(arg) for arg in args)
     line = text % values
     if len(line) <= LONGEST:
-        logger.log(level, text, *values, stacklevel=2)
+        logger.log(level, text, *values, stacklevel=stacklevel)
         return
     head, tail = LONGEST * 2 // 3, LONGEST // 4
     line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
-    logger.log(level, "%s", line, stacklevel=2)
+    logger.log(level, "%s", line, stacklevel=stacklevel)
 
 
 _REFUSALS = {
