@@ -79,29 +79,19 @@ class Driver:
         if request is None:
             return False
         self.requests[request.group] += 1
-        code = self.codes.get(request.group)
+        group, code = self.cluster_state.group(request.group), self.codes.get(request.group)
         held = self.held.setdefault(request.group, {})
-        if isinstance(request, SnapshotRequest):
-            here = [tp for tp in request.partitions if tp in held]
-            snapshot = GroupSnapshot(
-                positions={tp: held[tp] for tp in here},
-                starts={},
-                ends=dict.fromkeys(request.partitions, 1000),
-                topic_ids={"t": "id"},
-            )
-            self.events += (
-                self.cluster_state.group(request.group).on_snapshot(request, snapshot, self.now)
-                if code is None
-                else self.cluster_state.group(request.group).on_snapshot_failed(
-                    request, code, self.now
-                )
-            )
-        else:
-            answer = dict.fromkeys(request.positions, code)
+        if not isinstance(request, SnapshotRequest):
             held.update(request.positions if code is None else {})
-            self.events += self.cluster_state.group(request.group).on_commit_answer(
-                request, answer, self.now
-            )
+            answer = dict.fromkeys(request.positions, code)
+            self.events += group.on_commit_answer(request, answer, self.now)
+        elif code is None:
+            here = {tp: held[tp] for tp in request.partitions if tp in held}
+            ends = dict.fromkeys(request.partitions, 1000)
+            snapshot = GroupSnapshot(positions=here, starts={}, ends=ends, topic_ids={"t": "id"})
+            self.events += group.on_snapshot(request, snapshot, self.now)
+        else:
+            self.events += group.on_snapshot_failed(request, code, self.now)
         return True
 
 

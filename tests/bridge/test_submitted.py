@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -233,31 +231,6 @@ def test_the_end_of_spark(jobs: Jobs) -> None:
     rows = parse_rows(jobs.broker.consumer_groups(group))
     assert {row.lag for row in rows} == {0}
     assert "Traceback" not in jobs.driver.log
-
-
-@pytest.mark.slow
-def test_an_interpreter_without_the_package(broker: Broker, tmp_path: Path) -> None:
-    """It is said once what is missing and what to set; the query runs on, and ends as it should."""
-    empty = tmp_path / "empty"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(empty)], check=True)
-    python = empty / "bin" / "python"
-    conf = {"spark.eo.python": str(python)}
-    with Driver(tmp_path, conf=conf, PYTHONPATH="") as driver:
-        jobs = Jobs(driver, broker, tmp_path)
-        topic = jobs.topics.create()
-        group = jobs.start(topic)
-        jobs.drain(topic, group)
-        until(lambda: str(python) in driver.log)
-        began = time.monotonic()
-        driver.tell("end")
-        seconds = time.monotonic() - began
-    assert driver.process.returncode == 0
-    assert seconds < 5
-    (line,) = [one for one in driver.log.splitlines() if "eo_listener" in one]
-    assert f"{python} (from spark.eo.python)" in line
-    assert "no module eo_listener" in line
-    assert "--conf spark.eo.python=/path/to/python" in line
-    assert jobs.held(group) == 0
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ from tests.store_facts import (
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
+    test_one_deleted_topic_does_not_hide_that_the_others_landed,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, in_transaction, unique
@@ -43,6 +44,7 @@ __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
     "test_a_snapshot_shows_a_topic_change",
     "test_a_snapshot_shows_where_group_and_logs_stand",
+    "test_one_deleted_topic_does_not_hide_that_the_others_landed",
     "test_what_is_committed_is_read_back",
 ]
 
@@ -63,22 +65,6 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
     yield reader
     reader.close()
-
-
-def test_one_deleted_topic_does_not_hide_that_the_others_landed(
-    store: SimpleGroups, reader: ClusterReader, topics: Topics
-) -> None:
-    """The answer is told for each partition: librdkafka itself gives all the error of one."""
-    kept, deleted, group = topics.create(), topics.create(), unique("g")
-    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
-    topics.delete(deleted)
-    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
-    assert answer == {
-        T(kept, 0): None,
-        T(kept, 1): None,
-        T(deleted, 0): "UNKNOWN_TOPIC_OR_PART",
-    }
-    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
 
 
 def test_a_snapshot_of_more_than_one_request_takes(
@@ -142,6 +128,9 @@ def test_many_groups_keep_a_bounded_number_of_clients(
     for group in groups:
         insist(store, group, at(3, T(topic, 0)))
     assert len(store._clients) <= 5
+    kept = dict(store._clients)
+    insist(store, groups[-1], at(3, T(topic, 0)))
+    assert store._clients == kept
     for group in (groups[0], groups[-1]):
         assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
 

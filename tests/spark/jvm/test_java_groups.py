@@ -35,6 +35,7 @@ from tests.store_facts import (
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
+    test_one_deleted_topic_does_not_hide_that_the_others_landed,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, unique
@@ -44,6 +45,7 @@ __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
     "test_a_snapshot_shows_a_topic_change",
     "test_a_snapshot_shows_where_group_and_logs_stand",
+    "test_one_deleted_topic_does_not_hide_that_the_others_landed",
     "test_what_is_committed_is_read_back",
 ]
 
@@ -86,25 +88,6 @@ def open_admins(spark: SparkSession) -> int:
     view: Any = spark._jvm
     threads = view.java.lang.Thread.getAllStackTraces().keySet()
     return sum("| eo-listener-" in str(thread.getName()) for thread in threads)
-
-
-def test_partitions_are_answered_one_by_one(
-    store: GroupStore, reader: ClusterReader, topics: Topics
-) -> None:
-    """A topic that was deleted is named for its own partitions; the others land."""
-    kept, deleted, group = topics.create(), topics.create(), unique("g")
-    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
-    topics.delete(deleted)
-    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
-    assert answer == {
-        T(kept, 0): None,
-        T(kept, 1): None,
-        T(deleted, 0): "UNKNOWN_TOPIC_OR_PARTITION",
-    }
-    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
-    with pytest.raises(KafkaError) as failed:
-        store.commit(group, at(8, T(deleted, 0), T(deleted, 1)), timeout=8)
-    assert failed.value.code == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Broker) -> None:
@@ -229,21 +212,6 @@ def give_token(spark: SparkSession, servers: str) -> None:
     jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
 
 
-def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
-    """Where Spark has a token for the brokers, commits log in by it; nothing else is given."""
-    topic = Topics(own_broker.bootstrap_servers).create()
-    servers = own_broker.addresses("LOGIN")
-    without = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
-    with pytest.raises(KafkaError):
-        without.commit("tokens", at(1, T(topic, 0)), timeout=0.5)
-    without.close()
-    give_token(spark, servers)
-    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
-    insist(store, "tokens", at(2, T(topic, 0)))
-    assert store.snapshot("tokens", [T(topic, 0)], timeout=8).positions == at(2, T(topic, 0))
-    store.close()
-
-
 def test_a_query_that_logs_in_by_a_token(
     spark: SparkSession, own_broker: Broker, tmp_path: Path
 ) -> None:
@@ -337,27 +305,6 @@ def test_many_groups_cost_no_threads(
     more = size() - before
     assert not [f"{n} {kind}" for kind, n in more.items() if n > 30 and not FREES.match(kind)]
     assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
-
-
-def test_a_jvm_that_stands_still(
-    store: GroupStore, topics: Topics, jvm: psutil.Process, reader: ClusterReader
-) -> None:
-    """The caller has its error in time; afterwards a newer commit is the last to land."""
-    topic, group = topics.create(), unique("g")
-    insist(store, group, at(1, T(topic, 0)))
-    jvm.suspend()
-    try:
-        for offset in (2, 3):
-            began = time.monotonic()
-            with pytest.raises(KafkaError) as failed:
-                store.commit(group, at(offset, T(topic, 0)), timeout=0.5)
-            assert time.monotonic() - began < 10
-            assert failed.value.code == UNANSWERED
-    finally:
-        jvm.resume()
-    insist(store, group, at(4, T(topic, 0)))
-    time.sleep(1)  # for anything older that might still be on its way
-    assert reader.group(group) == at(4, T(topic, 0))
 
 
 class Slow:

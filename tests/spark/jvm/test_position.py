@@ -177,17 +177,6 @@ def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Querie
     assert groups == ["g-b", "g-a"]
 
 
-def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None:
-    """While a query waits for data, its position names the newest batch of the commit log."""
-    topic = topics.create(partitions=1)
-    found = queries.run(plans.kafka("subscribe", topic, "g"))
-    for records in (3, 4):
-        topics.fill(topic, records)
-        queries.finish()
-    until(lambda: both_ways(found) == live_position(found))
-    assert at_newest(queries, found) == {0: {topic: {"0": 7}}}
-
-
 def test_batch_between_triggers(plans: Plans, queries: Queries) -> None:
     """After a batch the position names it at once, not only when the next trigger comes."""
     found = queries.start(plans.topic_a(), {"processingTime": "1 hour"})

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
 from eo_listener.spark.jvm.driver import LiveQueries
-from eo_listener.spark.jvm.running_jvm import KAFKA, SHIM, has_class, is_running
+from eo_listener.spark.jvm.running_jvm import SHIM, has_class
 from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
 from tests.spark.jvm.conftest import Start
 
@@ -89,14 +89,6 @@ def test_bound() -> None:
     assert len(live._queries) == 1000
 
 
-def test_shim(spark: SparkSession, start: Start) -> None:
-    """A class of the shim is found by name, and what is not in the jar is not mistaken for one."""
-    query = start(spark.readStream.format("rate").load())
-    found = find(spark, str(query.id), str(query.runId))
-    assert found is not None
-    assert found.shim("NoSuchInspector") is None
-
-
 def test_found_from_any_session_and_thread(spark: SparkSession, start: Start) -> None:
     """With its name, and with its sources; another run of it, and an ended one, are not found."""
     query = start(spark.readStream.format("rate").load(), "named")
@@ -120,11 +112,3 @@ def test_not_an_id(spark: SparkSession) -> None:
     """An id that is no UUID is a JvmError, not a py4j exception."""
     with pytest.raises(JvmError, match="IllegalArgumentException"):
         find(spark, "not-an-id", "not-an-id")
-
-
-def test_classes(spark: SparkSession) -> None:
-    """The JVM says which classes it has."""
-    assert is_running()
-    assert has_class(SHIM)
-    assert has_class(KAFKA)
-    assert not has_class("io.github.eolistener.Nothing")
