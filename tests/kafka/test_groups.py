@@ -98,9 +98,7 @@ def test_nobody_at_the_address_is_said_with_its_reason() -> None:
 
 
 @pytest.mark.slow
-def test_after_an_outage_no_old_complaint_remains(
-    start_broker: Callable[..., Broker],
-) -> None:
+def test_after_an_outage_no_old_complaint_stays(start_broker: Callable[..., Broker]) -> None:
     """After a success a later failure is not reported with the reason of an earlier one."""
     broker = start_broker()
     topic = Topics(broker.bootstrap_servers).create()

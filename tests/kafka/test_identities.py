@@ -321,10 +321,7 @@ class Driver:
 def replace(
     place: GroupAndTopic, mode: str, more: Mapping[str, str], still: float, waits: str | None
 ) -> None:
-    """Stop a driver for some seconds, start its successor, and resume it: it commits no more.
-
-    `waits` is what the successor is answered until it may commit.
-    """
+    """Stop a driver, start its successor (`waits`: its first answers), and resume the zombie."""
     zombie = Driver(place, mode, "zombie", 100, **more)
     successor = None
     try:
@@ -372,9 +369,7 @@ def test_a_driver_that_stood_still_is_replaced(
 
 @pytest.mark.slow
 @new_protocol
-def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
-    start_broker: Callable[..., Broker],
-) -> None:
+def test_in_the_new_protocol_a_zombie_is_replaced(start_broker: Callable[..., Broker]) -> None:
     """Its successor gets in when the session has ended, and the zombie cannot come back."""
     session = {"min.session": "6000", "session": "6000"}
     heartbeat = {"min.heartbeat.interval": "1000", "heartbeat.interval": "1000"}

@@ -58,9 +58,7 @@ def committer(
         pytest.param("transactional", marks=pytest.mark.slow),
     ],
 )
-def test_a_missing_coordinator_is_reported_once_it_lasts(
-    start_broker: StartBroker, mode: str
-) -> None:
+def test_a_missing_coordinator_is_reported(start_broker: StartBroker, mode: str) -> None:
     """With a replication factor above the number of brokers Kafka never makes the offsets topic.
 
     The first failure still counts as one that passes.

@@ -89,9 +89,7 @@ def test_every_way_to_read_a_topic(
     assert [(one.name, one.batch_id) for one in written if one] == 3 * [("flights", 0)]
 
 
-def test_the_group_moves_with_the_query(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
+def test_the_group_moves_on(recording: Recording, queries: Queries, topics: Topics) -> None:
     """With each batch of a query that ran before the listener came, and of its next run."""
     topic, group = topics.create(), unique("g")
     data = queries.read(subscribe=topic, eo__commit__group=group)
@@ -220,7 +218,7 @@ def test_a_restart_from_an_older_checkpoint(
         return any(isinstance(event, CommitRefused | Committed) for event in since)
 
     def held(_: DataFrame, batch_id: int) -> None:
-        if batch_id == 2:  # the older checkpoint has batch 0
+        if batch_id == 2:  # so that batch 1 is not overtaken: the older checkpoint has batch 0
             until(answered, 60)
 
     query = queries.start(data, "first", checkpoint="older", each=held)

@@ -129,9 +129,7 @@ def test_records_that_retention_took_first_are_seen(
     assert queries.positions(group)[tp].offset == (20 if guard == "withhold" else 50)
 
 
-def test_a_healthy_life_raises_no_alarm(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
+def test_a_healthy_life_is_no_alarm(recording: Recording, queries: Queries, topics: Topics) -> None:
     """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
     plain, transactional, group = topics.create(), topics.create(), unique("g")
     threads = threading.active_count()

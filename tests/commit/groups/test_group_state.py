@@ -334,9 +334,7 @@ def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
     ("before", "refusals"),
     [(3, []), (6, [Refusal.BEYOND_LOG_END])],  # 6 is beyond its end already
 )
-def test_the_log_end_says_nothing_of_what_was_offered_after_it_was_read(
-    before: int, refusals: list[Refusal]
-) -> None:
+def test_the_log_end_says_nothing_of_later_offers(before: int, refusals: list[Refusal]) -> None:
     """Its answer may take seconds, in which the query has read what was written meanwhile."""
     group_state = GroupWithKafka(Kafka(end=4))
     group_state.offer({P0: by(before)})
@@ -813,9 +811,7 @@ def test_the_next_run_meets_the_obstacle_again(early: bool) -> None:
 
 
 @pytest.mark.parametrize(("writer", "again"), [("q1", True), ("q2", False)])
-def test_the_first_commit_of_an_ended_run_is_not_repeated_over_another(
-    writer: str, again: bool
-) -> None:
+def test_the_first_commit_of_an_ended_run_takes_nobody_back(writer: str, again: bool) -> None:
     """A late request of its own query is corrected; a group that somebody took back stays."""
     group_state = GroupWithKafka()
     group_state.commit({P0: by(100)}, 0.0)

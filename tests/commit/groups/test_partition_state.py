@@ -218,9 +218,7 @@ def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
         (ALLOW, "q2", True, False),  # a slower query beside another
     ],
 )
-def test_what_goes_back_is_what_was_rewound_and_may(
-    policy: Policy, query: str, rivals: bool, goes: bool
-) -> None:
+def test_what_may_go_back(policy: Policy, query: str, rivals: bool, goes: bool) -> None:
     """A lower offset is refused, except of a query that was rewound where rewinds are allowed."""
     state = settled(5)
     below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)

@@ -25,9 +25,7 @@ def at(offset: int) -> Offsets:
         ([(0, 0, 3), (1, 1, 3), (2, 2, 3), (3, 3, 3)], [None, None, None, 0.0]),
     ],
 )
-def test_a_second_after_each_batch(
-    batches: list[tuple[int, int, int]], lags: list[float | None]
-) -> None:
+def test_after_each_batch(batches: list[tuple[int, int, int]], lags: list[float | None]) -> None:
     """Of each batch its start, where it ended, and where the log did then."""
     source = TimeLag()
     assert source.lag(9.0) is None

@@ -212,9 +212,7 @@ def give_token(spark: SparkSession, servers: str) -> None:
     jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
 
 
-def test_a_query_that_logs_in_by_a_token(
-    spark: SparkSession, own_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_query_logs_in_by_token(spark: SparkSession, own_broker: Broker, tmp_path: Path) -> None:
     """The listener, given nothing, commits by the token by which the source reads."""
     topics = Topics(own_broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")

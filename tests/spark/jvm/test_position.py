@@ -239,9 +239,7 @@ def test_available_now_without_data(
     assert at_newest(queries, begun) == {0: {topic: {"0": 4}}}
 
 
-def test_restart_before_a_batch_is_done_again(
-    topics: Topics, plans: Plans, queries: Queries
-) -> None:
+def test_restart_before_a_batch_is_redone(topics: Topics, plans: Plans, queries: Queries) -> None:
     """With its last commit lost, a query stands at the batch before, until that one is redone."""
     topic = topics.create(partitions=1)
     topics.fill(topic, 4)
