@@ -26,10 +26,7 @@ K = "k:9092"
 
 
 class Driver:
-    """A committer's cluster state and a reporter, and a clock that only the test moves.
-
-    `codes` are the answers of Kafka to each commit and each look at a group; there none is right.
-    """
+    """A committer's cluster state and a reporter on the test's clock; `codes`: Kafka's errors."""
 
     def __init__(self) -> None:
         self.now = 0.0

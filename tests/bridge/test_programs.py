@@ -95,10 +95,7 @@ def test_a_java_job(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_a_spark_connect_server(broker: Broker, tmp_path: Path) -> None:
-    """A query of a remote client, which has no trace of us, is committed by the server's driver.
-
-    The client is Spark's own for the JVM, the one that comes with pyspark 4.
-    """
+    """A query of Spark's own client for the JVM is committed by the server's driver."""
     words = command("spark-submit")
     jars = Path(words[0]).parents[1] / "jars"
     clients = sorted((jars / "connect-repl").glob("spark-connect-client-jvm_*.jar"))

@@ -1,7 +1,4 @@
-"""A driver that commits growing offsets all the time, in a process that can be stopped or killed.
-
-Prints one JSON line for each commit: the offset, and the error names or "ok".
-"""
+"""A driver that commits growing offsets, and prints each with the names of errors, or ok."""
 
 from __future__ import annotations
 

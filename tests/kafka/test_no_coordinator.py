@@ -59,10 +59,7 @@ def committer(
     ],
 )
 def test_a_missing_coordinator_is_reported(start_broker: StartBroker, mode: str) -> None:
-    """With a replication factor above the number of brokers Kafka never makes the offsets topic.
-
-    The first failure still counts as one that passes.
-    """
+    """As with too few brokers for the offsets topic; its first failure is as one that passes."""
     broker = start_broker(properties={"offsets.topic.replication.factor": "3"})
     events: list[Event] = []
     made, offer = committer(broker, events, mode, Backoff(persistent_after=1.0))

@@ -233,10 +233,7 @@ OF_T0 = replace(ONGOING, epoch=0, partitions=frozenset({T0}))
 
 
 class Java:
-    """One producer is open in a partition, and no coordinator names its id.
-
-    Describing any id is answered by `code`.
-    """
+    """One open producer, whose id no coordinator names; describing any id is answered by `code`."""
 
     def __init__(self, code: str = NOT_FOUND, producer_id: int = 4711) -> None:
         self.code = code

@@ -36,11 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def test_every_way_to_read_a_topic(
     listener: OffsetCommitListener, queries: Queries, topics: Topics
 ) -> None:
-    """Each source of a query ends at lag 0 in its own group, or in the one that several name.
-
-    By Kafka's own tool too. The last offset of a transaction's partition is a marker; the group
-    stands behind it all the same. One stream that is used twice is one source.
-    """
+    """Each source ends at lag 0 in its own group, or the one that several name; markers count."""
     plain, other, marked = topics.create(), topics.create(partitions=2), topics.create()
     prefix = unique("p")
     matched = [topics.create(prefix), topics.create(prefix)]
@@ -192,11 +188,7 @@ def test_a_query_that_is_committed_by_its_checkpoint(
 def test_a_restart_from_an_older_checkpoint(
     recording: Recording, queries: Queries, topics: Topics, on_rewind: str
 ) -> None:
-    """By default the group stays, and the refusal names who is ahead; allowed, it is recorded.
-
-    Every commit is read back from the log of the broker, not only where it all ended. The second
-    batch waits until the first was answered for: a busy committer would be offered the last alone.
-    """
+    """By default the group stays, and the refusal names who is ahead; allowed, it is recorded."""
     topic, group = topics.create(partitions=1), unique("g")
     tp = TopicPartition(topic, 0)
     data = queries.read(subscribe=topic, eo__commit__group=group, maxOffsetsPerTrigger="50")

@@ -27,10 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def test_a_backlog_is_reported_while_it_is_read(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """Batches of 40 out of 100 records: the lag falls by steps, and the query ends at none.
-
-    Event time is told because the query has a watermark.
-    """
+    """Batches of 40 out of 100 records: the lag falls by steps, and the query ends at none."""
     registry = CollectorRegistry()
     listener = recording.add(
         OffsetCommitListener(observers=[Prometheus(registry), recording.events.append])
@@ -78,9 +75,7 @@ def quick_idle_events(spark: SparkSession) -> Iterator[None]:
 def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """The time of the last event goes on while there is nothing to do, stands still in the batch
-    that hangs, with no lag known, and goes on after it.
-    """
+    """The time of the last event goes on while all is idle, and stands still in a batch."""
     registry = CollectorRegistry()
     recording.add(OffsetCommitListener(observers=[Prometheus(registry)]))
     topic, group = topics.create(partitions=1), unique("g")

@@ -168,11 +168,7 @@ def test_groups_that_answer_go_before_those_that_do_not() -> None:
 
 
 def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
-    """No partition and no group waits forever: each is committed within so many requests.
-
-    A batch comes with each fourth request, and has more parts than that for one group, and
-    another group's partition.
-    """
+    """No partition and no group waits forever, though batches come faster than requests."""
     b = AnsweredClusterState()
     wide = [TopicPartition("t", number) for number in range(5 * MAX_PART)]
     last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}

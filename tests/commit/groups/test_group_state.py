@@ -511,12 +511,7 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
 
 
 def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafka, list[int]]:
-    """A group of so many partitions, served until all is done, and the size of each request.
-
-    A snapshot's size is negative, a commit's positive.
-
-    A request of more than `refused_over` partitions is refused as too large.
-    """
+    """A group of so many partitions, served to the end; the sizes of commits, and -snapshots."""
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(number), 10**6)
     group_state, sizes = GroupWithKafka(kafka), []

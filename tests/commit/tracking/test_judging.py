@@ -312,10 +312,7 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
 def test_losses_are_looked_for_in_all_batches_whose_events_waited(
     opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest event holds all offsets, but the loss may be in the batch of another one.
-
-    Each is judged by what was known when its own batch was planned, and not by what came later.
-    """
+    """Each is judged by what was known when its own batch was planned, not by what came later."""
     tracking = tracker(opened, options=LOSSY)
     monkeypatch.setattr(
         tracking.committer, "log_starts", lambda commit, by: {P0: 25 if by >= 2.0 else 0}

@@ -170,9 +170,7 @@ def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryT
 
 @pytest.mark.parametrize("mode", QueryMode)
 def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryMode) -> None:
-    """Its start, the end of a batch, and that it idles; of continuous processing, which sends none
-    of the others, not even its start.
-    """
+    """Its start, the end of a batch, and that it idles; of continuous processing, none."""
     tracking.queries.modes["r1"] = mode
     tracking.start(0.0, "r1", name="flights")
     signs: tuple[Callable[[], None], ...] = (
