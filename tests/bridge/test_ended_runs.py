@@ -11,13 +11,7 @@ from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.groups.group_state import SnapshotRequest
-from eo_listener.events import (
-    CommitAbandoned,
-    CommitRefused,
-    Event,
-    Refusal,
-    RunGroupsChanged,
-)
+from eo_listener.events import CommitAbandoned, CommitRefused, Event, Refusal, RunGroupsChanged
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Offsets, Position, TopicPartition
 

@@ -97,10 +97,7 @@ def jobs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
     """One driver for the tests of this file that leave it running."""
     folder = tmp_path_factory.mktemp("driver")
     conf = {"spark.eo.bridge.timeout": "3s"}
-    hook = {
-        "EO_LISTENER_FAULT_POINTS": "tests.bridge.garbler",
-        "EO_GARBLE": str(folder / "garble"),
-    }
+    hook = {"EO_LISTENER_FAULT_POINTS": "tests.bridge.garbler", "EO_GARBLE": str(folder / "garble")}
     with Driver(folder, conf=conf, **hook) as driver:
         yield Jobs(driver, broker, folder)
     assert not [one for one in driver.family() if is_bridge(one)]

@@ -30,7 +30,6 @@ from tests.broker import Broker
 from tests.groups import commit, insist
 from tests.store_facts import (
     at,
-    look_until,
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
@@ -65,18 +64,6 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader = ClusterReader({"bootstrap.servers": broker.bootstrap_servers})
     yield reader
     reader.close()
-
-
-def test_a_snapshot_of_more_than_one_request_takes(
-    store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Partitions beyond those of the first request are all answered."""
-    monkeypatch.setattr(logs, "_AT_ONCE", 3)
-    topic, group = topics.create(partitions=10), unique("g")
-    insist(store, group, at(3, T(topic, 9)))
-    partitions = [T(topic, number) for number in range(15)]
-    found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 10)
-    assert found.positions == at(3, T(topic, 9))
 
 
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
@@ -162,10 +149,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
         return ask(*question)
 
     monkeypatch.setattr(simple_groups, "group_offsets", asks)
-    with (
-        transaction_on(topics.servers, group, topic) as producer,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    with transaction_on(topics.servers, group, topic) as producer, ThreadPoolExecutor(1) as pool:
         found = pool.submit(store.snapshot, group, [T(topic, 0)], timeout=60)
         assert asked.wait(30)
         producer.commit_transaction(30)

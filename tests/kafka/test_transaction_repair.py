@@ -9,11 +9,7 @@ import pytest
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import open_transactions
-from eo_listener.kafka.java_transactions import (
-    DescribedTransaction,
-    OpenProducer,
-    OpenProducers,
-)
+from eo_listener.kafka.java_transactions import DescribedTransaction, OpenProducer, OpenProducers
 from eo_listener.kafka.open_transactions import (
     COORDINATOR,
     NOT_FOUND,
@@ -29,12 +25,7 @@ ONE = OpenProducer(4711, 0, 120, 1, 1_000_000)
 ID = "eo-listener/delays/flights"
 LOST = KafkaError("the connection was lost", code="_TRANSPORT")
 ONGOING = DescribedTransaction(
-    state="Ongoing",
-    producer_id=4711,
-    epoch=0,
-    partitions=frozenset({T0}),
-    timeout=900.0,
-    started=7,
+    state="Ongoing", producer_id=4711, epoch=0, partitions=frozenset({T0}), timeout=900.0, started=7
 )
 EMPTY = replace(ONGOING, state="Empty", started=None)
 ABORTING = replace(ONGOING, state="PrepareAbort")

@@ -13,13 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import (
-    CommitRefused,
-    Committed,
-    QueryModeDetected,
-    Refusal,
-    TopicRecreated,
-)
+from eo_listener.events import CommitRefused, Committed, QueryModeDetected, Refusal, TopicRecreated
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import TopicPartition
 from tests.attack.offsets_topic import OffsetsTopic, audit

@@ -238,8 +238,7 @@ def test_events_of_a_restarted_run_come_late(begun: Begun, on_rewind: OnRewind) 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
-    begun: Begun,
-    on_rewind: OnRewind,
+    begun: Begun, on_rewind: OnRewind
 ) -> None:
     """It ends where its run's last position was, which was offered when the run had ended."""
     tracking = begun(on_rewind)

@@ -140,10 +140,7 @@ CASES: list[tuple[Callable[[Plans], DataFrame], list[str | None]]] = [
 
 @pytest.mark.parametrize(("plan", "groups"), CASES, ids=[plan.__name__ for plan, _ in CASES])
 def test_sources_by_index(
-    plans: Plans,
-    queries: Queries,
-    plan: Callable[[Plans], DataFrame],
-    groups: list[str | None],
+    plans: Plans, queries: Queries, plan: Callable[[Plans], DataFrame], groups: list[str | None]
 ) -> None:
     """Source i is that of the progress event; a position leaves out sources of other kinds."""
     found = queries.run(plan(plans))
