@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
@@ -29,7 +25,7 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
-from tests.groups import await_assignment, insist
+from tests.groups import insist
 from tests.store_facts import (
     at,
     test_a_snapshot_leaves_out_what_does_not_exist,
@@ -51,7 +47,6 @@ __all__ = [
 
 pytestmark = pytest.mark.spark
 
-FREES = re.compile(r"block-manager-storage-async-thread-pool")  # Spark's, of up to 128 threads
 T = TopicPartition
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -76,13 +71,6 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader.close()
 
 
-@pytest.fixture
-def jvm(spark: SparkSession) -> psutil.Process:
-    """The process of Spark's JVM."""
-    view: Any = spark._jvm
-    return psutil.Process(view.java.lang.ProcessHandle.current().pid())
-
-
 def open_admins(spark: SparkSession) -> int:
     """How many Admins of ours the JVM has open: one without a broker ends a moment later."""
     view: Any = spark._jvm
@@ -105,25 +93,6 @@ def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Br
         other.close()
     held = store.snapshot(group, [T(topic, 0)], timeout=8).positions
     assert held == at(9, T(topic, 0))
-
-
-def test_a_group_with_members_refuses(
-    store: GroupStore, reader: ClusterReader, topics: Topics, broker: Broker
-) -> None:
-    """As with librdkafka: UNKNOWN_MEMBER_ID, and the group stays as it was."""
-    topic, group = topics.create(), unique("g")
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": "0"}
-    )
-    try:
-        consumer.subscribe([topic])
-        await_assignment(consumer)
-        with pytest.raises(KafkaError) as refused:
-            store.commit(group, at(3, T(topic, 0), T(topic, 1)), timeout=8)
-        assert refused.value.code == "UNKNOWN_MEMBER_ID"
-        assert reader.group(group, at(3, T(topic, 0))) == {}
-    finally:
-        consumer.close()
 
 
 def test_nobody_at_the_address(spark: SparkSession) -> None:
@@ -270,39 +239,12 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     until(lambda: not open_admins(spark), 20)
 
 
-@pytest.mark.slow
-def test_many_groups_cost_no_threads(
-    spark: SparkSession,
-    store: GroupStore,
-    reader: ClusterReader,
-    topics: Topics,
-    jvm: psutil.Process,
-) -> None:
-    """Threads and descriptors of both processes stay flat over 300 groups."""
-    topic = topics.create()
-    groups = [unique("g") for _ in range(300)]
-
-    def size() -> Counter[str]:
-        gc.collect()  # clients of earlier tests, which connect again and again until then
-        here = psutil.Process()
-        java: Any = spark._jvm
-        names = [str(one.getName()) for one in java.java.lang.Thread.getAllStackTraces().keySet()]
-        found = Counter(re.sub(r"[0-9]+", "n", name) for name in names)
-        found["threads here"], found["descriptors here"] = here.num_threads(), here.num_fds()
-        found["descriptors of Java"] = jvm.num_fds()
-        return found
-
-    for group in groups[:5]:
-        insist(store, group, at(3, T(topic, 0)))
-        store.snapshot(group, [T(topic, 0)], timeout=8)
-    before = size()
-    for group in groups[5:]:
-        insist(store, group, at(3, T(topic, 0)))
-        assert store.snapshot(group, [T(topic, 0)], timeout=8).positions == at(3, T(topic, 0))
-    # A few come and go with whatever else this process has to do; a leak would be hundreds.
-    more = size() - before
-    assert not [f"{n} {kind}" for kind, n in more.items() if n > 30 and not FREES.match(kind)]
-    assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
+def test_groups_share_a_client(spark: SparkSession, store: GroupStore, topics: Topics) -> None:
+    """However many groups a cluster has, its threads and connections are those of one Admin."""
+    topic, before = topics.create(), open_admins(spark)
+    for _ in range(5):
+        insist(store, unique("g"), at(3, T(topic, 0)))
+    assert open_admins(spark) <= before + 1
 
 
 class Slow:

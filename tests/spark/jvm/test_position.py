@@ -236,28 +236,6 @@ def test_available_now_without_data(
     assert at_newest(queries, begun) == {0: {topic: {"0": 4}}}
 
 
-def test_restart_before_a_batch_is_redone(topics: Topics, plans: Plans, queries: Queries) -> None:
-    """With its last commit lost, a query stands at the batch before, until that one is redone."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 4)
-    data = plans.kafka("subscribe", topic, "g")
-    queries.run(data)
-    topics.fill(topic, 3)
-    queries.finish()
-    queries.stop()
-    last = queries.commits()[-1]
-    for name in (f"{last}", f".{last}.crc"):
-        (queries.checkpoint / "commits" / name).unlink()
-    found = queries.start(data.selectExpr("raise_error(v) v"), OFTEN)
-    queries.fails()
-    position = both_ways(found)
-    assert plain(position) == {0: {topic: {"0": 4}}}
-    assert position is not None
-    assert position.batch_id == last - 1
-    found = queries.run(data)
-    assert plain(both_ways(found)) == {0: {topic: {"0": 7}}}
-
-
 SELDOM = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "3600000",
