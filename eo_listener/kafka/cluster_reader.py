@@ -1,4 +1,4 @@
-"""Reads the offsets of groups and the ends of logs; changes nothing."""
+"""Reads the offsets of groups and the starts and ends of logs; changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterReader:
     """Reads group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
     `timeout` limits each reading, in seconds, including the wait for a coordinator that is new or
-    moves. Two threads must not use it at once.
+    moves. Two threads must not use the reader at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
@@ -42,11 +42,12 @@ class ClusterReader:
         *,
         stable: bool = False,
     ) -> Mapping[TopicPartition, Position]:
-        """Return the offsets that a group holds, with their metadata; none for an unknown group.
+        """Return a group's offsets with their metadata; an unknown group has none.
 
-        If no `partitions` are given, reads all partitions of the cluster. Offsets that a
-        transaction commits count once the transaction has ended, a little after the producer gets
-        its answer. With `stable`, the method waits for the end of such transactions (KIP-447).
+        Without `partitions`, the method reads all partitions of the cluster. Offsets that a
+        transaction commits count once the transaction has ended, which is shortly after the
+        producer gets its answer. With `stable`, the method waits for the end of such transactions
+        (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)
@@ -68,13 +69,13 @@ class ClusterReader:
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of existing `topics`; if None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
         return self._logs.partitions(topics, self._deadline())
 
     def require_shown(self, topics: Collection[str]) -> None:
         """Raise KafkaError for topics that Kafka does not show to this client.
 
-        Kafka leaves such topics out of `partitions`, and out of the offsets of groups.
+        Kafka leaves out such topics in the answers for `partitions` and `group`.
         """
         refused = self._logs.refused(topics, self._deadline())
         for code in sorted(set(refused.values())):
@@ -83,13 +84,13 @@ class ClusterReader:
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
                 cause="it may not Describe the topic; Kafka then also leaves out what a group "
-                "holds of it",
+                "holds for it",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )
 
     def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
-        """Return the id of the broker that leads each of the partitions; -1 if none does."""
+        """Return the id of each partition's leader, or -1 if a partition has no leader."""
         return self._logs.leaders(topics, self._deadline())
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -103,7 +104,10 @@ class ClusterReader:
     def ranges(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetRange]:
-        """Return the range from the last stable offset to the end of each log; all must exist."""
+        """Return the range from the last stable offset to the end of each log.
+
+        All logs must exist.
+        """
         return self._logs.ranges(partitions, self._deadline())
 
     def close(self) -> None:

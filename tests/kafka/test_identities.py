@@ -257,8 +257,8 @@ def replace(
     """Stop a driver, start its successor (`waits`: its first answer), and resume the zombie."""
 
     def driver(name: str, first: int) -> Puppet:
-        wanted = {"properties": place.properties(more), "mode": mode, "topic": place.topic}
-        wanted |= {"group": place.group, "name": name, "first": first}
+        named = {"topic": place.topic, "group": place.group, "name": name, "mode": mode}
+        wanted = {**named, "properties": place.properties(more), "first": first}
         return Puppet("tests.kafka.driver", json.dumps(wanted))
 
     with driver("zombie", 100) as zombie:

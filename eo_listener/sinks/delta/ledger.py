@@ -33,7 +33,7 @@ class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
     `table` is the table's id, and `states` are the states of all queries at that version. If there
-    is no table, all these are empty.
+    is no table, all fields are empty.
     """
 
     table: str
@@ -76,7 +76,7 @@ class TableLedger:
 
     @property
     def versions(self) -> Collection[int]:
-        """The versions of the commits with valid heads, as `states` has found them."""
+        """The versions of the commits with valid heads, which `states` has found."""
         states = self._known[1].values()
         return [state.version for state in states if state.version is not None]
 
@@ -90,8 +90,8 @@ class TableLedger:
     def _folded(self, version: int, by_version: dict[int, States]) -> States:
         """Go back to a version whose states are known, then forward again, commit by commit.
 
-        `by_version` has the states of versions that earlier calls have passed, and gets the states
-        of this call. Without it, in a series of n RESTOREs, each to the previous one, the method
+        `by_version` has the states of versions from earlier calls, and gets the states of this
+        call. Without `by_version`, in a series of n RESTOREs, each to the previous one, the method
         would read the first 2**n times.
         """
         if version in by_version:
@@ -120,7 +120,7 @@ class TableLedger:
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """Return the states if the log lacks `version` and those before, but has `newer`."""
+        """Return the states if the log lacks `version` and earlier versions, but has `newer`."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries
@@ -209,7 +209,10 @@ class TableLedger:
 
 
 def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
-    """Return True if one record renames a query of the other record: Delta compares one id only."""
+    """Return True if one record renames a query of the other record.
+
+    Delta compares the number of one id only, so it does not detect such a rename.
+    """
     if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False
     return bool(earlier.queries & later.queries)
