@@ -419,8 +419,8 @@ def _refuse_absent(
         of_topics = f" of {few(sorted(topics or topics_named))}" if topics_named else ""
         raise SettingsError(
             f"group {few(groups or by_group)} holds no offsets{of_topics}",
-            cause="they expired, nobody has committed any, or the name is wrong",
-            fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
+            cause="the offsets expired, no offset was ever committed, or the name is wrong",
+            fix="Run eo-listener status GROUP -b SERVERS to see its offsets",
         )
 
 

@@ -302,7 +302,7 @@ def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
         raise SettingsError(
             f"{origin.label} has no Kafka offsets",
             cause="the query reads other sources only, or has not read its topics yet",
-            fix="Run eo-listener checkpoint show CHECKPOINT to see what it holds",
+            fix="Run eo-listener checkpoint show CHECKPOINT to see its contents",
         )
     return origin
 

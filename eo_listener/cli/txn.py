@@ -84,7 +84,7 @@ def list_(
     if not topics and not anything and {tp.topic for tp in partitions} == {OFFSETS_TOPIC}:
         raise SettingsError(
             f"group {few(groups or ())} holds no offsets, so its topics are unknown",
-            cause="they expired, nobody has committed any, or the name is wrong",
+            cause="the offsets expired, no offset was ever committed, or the name is wrong",
             fix="Check the name, or name the topics: --topic",
         )
     now_ms = _now_ms()
@@ -164,7 +164,7 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
             f"the transaction of {transactional_id!r} is {described.state}: its coordinator is "
             "ending it, and no other program can",
             cause="its markers are not written yet: a partition has no leader, or a broker is slow",
-            fix="Look again in a moment; if it remains, check the brokers",
+            fix="Look again in a moment; if it is still open, check the brokers",
         )
     if not described.state_known:
         raise UnavailableError(
@@ -384,7 +384,7 @@ def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
     if transaction.verdict is TransactionVerdict.UNKNOWN:
         return "why", transaction.reason or "-"
     if transaction.verdict is TransactionVerdict.ENDING:
-        text = "wait a moment; if it remains, check the brokers: one is slow or down"
+        text = "wait a moment; if it is still open, check the brokers: one is slow or down"
     elif transaction.verdict is TransactionVerdict.HANGING:
         text = "Kafka's own command, unless an ACL hides its id from this client:"
     elif transaction.two_phase:

@@ -83,8 +83,8 @@ class ClusterReader:
             raise KafkaError(
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
-                cause="it may not Describe the topic; Kafka then also leaves out what a group "
-                "holds for it",
+                cause="it may not Describe the topic; Kafka then also leaves out the "
+                "group's offsets in it",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )

@@ -95,12 +95,12 @@ class GroupRepair:
             return self.offsets()
         except KafkaError as error:
             raise KafkaError(
-                f"cannot tell if group {self._group} holds all or part of what was committed to "
-                "it: it cannot be read back",
+                f"cannot tell if group {self._group} holds all offsets that were committed to it: "
+                "they cannot be read back",
                 code=error.code,
                 cause=error.problem,
-                fix="When Kafka answers again, repeat the command: it starts from what the "
-                "group holds then",
+                fix="When Kafka answers again, repeat the command: it starts from the "
+                "group's offsets at that time",
             ) from error
 
     def _commit(

@@ -122,7 +122,7 @@ class Logs:
         A consumer with read_committed reads up to this offset.
         """
         ends = dict.fromkeys(partitions, OFFSET_END)
-        return self._at("are stable", ends, deadline, self._stable_client())
+        return self._at("have an open transaction", ends, deadline, self._stable_client())
 
     def ranges(
         self, partitions: Collection[TopicPartition], deadline: float
@@ -134,7 +134,9 @@ class Logs:
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)
         _require_none(refused)
-        stable, refused = self._edges("are stable", specs, deadline, self._stable_client())
+        stable, refused = self._edges(
+            "have an open transaction", specs, deadline, self._stable_client()
+        )
         _require_none(refused)
         # The last stable offset is read after the end, and may be higher by then.
         return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
@@ -146,7 +148,7 @@ class Logs:
 
         The result leaves out a partition without such a record.
         """
-        offsets = self._at("were then", timestamps, deadline)
+        offsets = self._at("reach these times", timestamps, deadline)
         return {tp: offset for tp, offset in offsets.items() if offset >= 0}
 
     def _at(
@@ -258,8 +260,8 @@ class Logs:
 
         `specs` say which offset to return: the log's start, its end, or the offset at a time. All
         logs must exist. librdkafka sends the request to the leaders that it remembers. After a
-        change of a topic they are wrong for a moment, and librdkafka may report the error of one
-        partition for all partitions. Then the method asks again.
+        change of a topic, these may be the wrong brokers for a moment, and librdkafka may report
+        the error of one partition for all partitions. Then the method asks again.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"

@@ -85,7 +85,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take over the group, unless this store already has or lost it; return its offsets."""
+        """Take over the group, unless this store owns it or has lost it; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -173,7 +173,9 @@ class _Transactions:
                 self._require_not_lost()
             self._require_not_taken_over(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
-            cause = "soon after it had begun: by a successor, or by a late request of its own"
+            cause = (
+                "a successor, or a late request of this client, ended it soon after it had begun"
+            )
         return self._broker_ended(cause)
 
     def _broker_ended(self, cause: str) -> KafkaError:

@@ -340,8 +340,7 @@ class QueryTracker:
             run.unanswered += 1
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
                 problem = (
-                    "its group stays where it is, since the state of the query cannot be "
-                    f"read: {error}"
+                    f"its group stays where it is, since the query's state cannot be read: {error}"
                 )
                 self._observers.notify(InternalError(where=f"query {run.query}", problem=problem))
             return None
