@@ -61,11 +61,12 @@ class EventLogger:
                 writer = event.writer.run_id if event.writer else None
                 self._log_once(event, writer, _foreign_commit(event))
             case events.CommitAbandoned():
-                _say_of_group(
+                _say(
                     logging.ERROR,
-                    event,
-                    "closed before Kafka confirmed these offsets; the group stays behind until the "
-                    "query commits again: %s",
+                    "group %s at %s: closed before Kafka confirmed these offsets; the group stays "
+                    "behind until the query commits again: %s",
+                    event.group,
+                    event.cluster,
                     event.offsets,
                 )
             case events.InternalError() if self._is_new(event):
@@ -84,7 +85,7 @@ class EventLogger:
         """Log a warning, or at DEBUG if the same problem occurred in the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
-        _say_of_group(level, event, "%s", text)
+        _say(level, "group %s at %s: %s", event.group, event.cluster, text)
 
     def _is_new(self, key: Hashable) -> bool:
         """Return True if `key` was not recorded within the last ten minutes, and record it now."""
@@ -106,13 +107,20 @@ class EventLogger:
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
-                seconds = self._clock() - trouble.since
-                text = "commits succeed again, after %d failures in %.1f s"
-                _say_of_group(logging.INFO, event, text, trouble.failures, seconds)
+                _say(
+                    logging.INFO,
+                    "group %s at %s: commits succeed again, after %d failures in %.1f s",
+                    event.group,
+                    event.cluster,
+                    trouble.failures,
+                    self._clock() - trouble.since,
+                )
         if key not in self._committing:
             self._committing.add(key)
-            _say_of_group(logging.INFO, event, "commits have begun")
-        _say_of_group(logging.DEBUG, event, "committed %s", event.offsets)
+            _say(logging.INFO, "group %s at %s: commits have begun", event.group, event.cluster)
+        _say(
+            logging.DEBUG, "group %s at %s: committed %s", event.group, event.cluster, event.offsets
+        )
 
     def _failed(self, event: events.CommitFailed) -> None:
         key = (event.cluster, event.group)
@@ -121,11 +129,12 @@ class EventLogger:
         trouble.partitions |= event.errors.keys()
         level = logging.DEBUG if event.cause in trouble.causes else logging.WARNING
         trouble.causes.setdefault(event.cause, set()).update(event.errors)
-        _say_of_group(
+        _say(
             level,
-            event,
-            "commit failed (%s on %d partitions%s). Cause: %s%s. Fix: %s. The query is not "
-            "affected; the newest offsets are kept and committed again",
+            "group %s at %s: commit failed (%s on %d partitions%s). Cause: %s%s. Fix: %s. The "
+            "query is not affected; the newest offsets are kept and committed again",
+            event.group,
+            event.cluster,
             event.code,
             len(event.errors),
             ", outcome unknown" if event.unknown else "",
@@ -135,21 +144,35 @@ class EventLogger:
         )
 
 
-def _log(event: events.Event) -> None:
+def _log(event: Any) -> None:
     """Log an event whose log line does not depend on earlier events."""
+    kind = type(event)
+    if kind in _GROUP_LINES:
+        level, text = _GROUP_LINES[kind]
+        _say(level, "group %s at %s: %s", event.group, event.cluster, text(event))
+    elif kind in _BATCH_LINES:
+        level, text = _BATCH_LINES[kind]
+        _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text(event))
+    else:
+        _log_of_query(event)
+
+
+def _log_of_query(event: events.Event) -> None:
     match event:
-        case _ if type(event) in _LINES:
-            say, level, describe = _LINES[type(event)]
-            say(level, event, "%s", describe(event))
         case events.BatchApplied():
             quiet = logging.INFO if event.attempts > 1 or event.dead_letters else logging.DEBUG
             level = logging.WARNING if event.gaps or event.skipped else quiet
-            _say_of_batch(level, event, "%s", _batch_applied(event))
+            text = _batch_applied(event)
+            _say(level, "query %s, batch %d: %s", event.query, event.batch_id, text)
         case events.GuardViolation():
             text = _guard_violation(event)
             _say(logging.ERROR, "query %s, source %s: %s", event.query, event.source, text)
+        case events.ProgressEventsMissed():
+            _say(logging.WARNING, "query %s: %s", event.query, _events_missed(event))
+        case events.ProgressEventsDuplicated():
+            _say(logging.WARNING, "query %s: %s", event.query, _events_duplicated(event))
         case events.QueryModeDetected():
-            _say_of_query(logging.INFO, event, "%s: %s", event.mode, event.effect)
+            _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
         case events.SourceIgnored():
             _say(
                 logging.WARNING if event.misconfigured else logging.INFO,
@@ -162,19 +185,7 @@ def _log(event: events.Event) -> None:
             )
 
 
-def _say_of_group(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"group %s at %s: {text}", event.group, event.cluster, *args, stacklevel=3)
-
-
-def _say_of_batch(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"query %s, batch %d: {text}", event.query, event.batch_id, *args, stacklevel=3)
-
-
-def _say_of_query(level: int, event: Any, text: str, *args: object) -> None:
-    _say(level, f"query %s: {text}", event.query, *args, stacklevel=3)
-
-
-def _say(level: int, text: str, *args: object, stacklevel: int = 2) -> None:
+def _say(level: int, text: str, *args: object) -> None:
     """Log a line. If the line is too long, shorten it in the middle, so that it keeps its fix."""
     if not logger.isEnabledFor(level):
         return
@@ -183,11 +194,11 @@ def _say(level: int, text: str, *args: object, stacklevel: int = 2) -> None:
     values = tuple(arg if isinstance(arg, str | int | float) else str(arg) for arg in args)
     line = text % values
     if len(line) <= LONGEST:
-        logger.log(level, text, *values, stacklevel=stacklevel)
+        logger.log(level, text, *values, stacklevel=2)
         return
     head, tail = LONGEST * 2 // 3, LONGEST // 4
     line = f"{line[:head]} [{len(line) - head - tail} characters left out] {line[-tail:]}"
-    logger.log(level, "%s", line, stacklevel=stacklevel)
+    logger.log(level, "%s", line, stacklevel=2)
 
 
 _REFUSALS = {
@@ -372,15 +383,15 @@ def _violation(violation: events.Violation) -> str:
     return f"{where} to {until} {kind.value} ({until - start} offsets)"
 
 
-_Line = tuple[Callable[..., None], int, Callable[[Any], str]]
-_LINES: Final[Mapping[type[events.Event], _Line]] = {
-    events.BatchFailed: (_say_of_batch, logging.ERROR, _batch_failed),
-    events.BatchReplayed: (_say_of_batch, logging.INFO, _batch_replayed),
-    events.CommitterFenced: (_say_of_group, logging.ERROR, _committer_fenced),
-    events.GroupOffsetsMissing: (_say_of_group, logging.WARNING, _offsets_missing),
-    events.PartitionsShared: (_say_of_group, logging.WARNING, _partitions_shared),
-    events.ProgressEventsDuplicated: (_say_of_query, logging.WARNING, _events_duplicated),
-    events.ProgressEventsMissed: (_say_of_query, logging.WARNING, _events_missed),
-    events.QueryStateLost: (_say_of_batch, logging.WARNING, _state_lost),
-    events.TopicRecreated: (_say_of_group, logging.ERROR, _topic_recreated),
+_Line = tuple[int, Callable[[Any], str]]
+_GROUP_LINES: Final[Mapping[type[events.Event], _Line]] = {
+    events.CommitterFenced: (logging.ERROR, _committer_fenced),
+    events.GroupOffsetsMissing: (logging.WARNING, _offsets_missing),
+    events.PartitionsShared: (logging.WARNING, _partitions_shared),
+    events.TopicRecreated: (logging.ERROR, _topic_recreated),
+}
+_BATCH_LINES: Final[Mapping[type[events.Event], _Line]] = {
+    events.BatchFailed: (logging.ERROR, _batch_failed),
+    events.BatchReplayed: (logging.INFO, _batch_replayed),
+    events.QueryStateLost: (logging.WARNING, _state_lost),
 }
