@@ -59,7 +59,7 @@ def test_what_has_no_order_is_tied(other: tuple[Any, ...]) -> None:
             "v",
             ("t", 1, 7),
             True,
-            r"row of the table .* a, b, v .*several partitions\. Fix: .*delete",
+            r"row of the table .* a, b, v .*different partitions\. Fix: .*delete",
         ),
     ],
 )
