@@ -150,7 +150,7 @@ def test_what_kafka_answers_a_task_is_the_error(monkeypatch: pytest.MonkeyPatch)
     ("refused", "says"),
     [
         ({-4: 2}, r"header.*\(2 rows\)"),
-        ({TWICE: 1}, r"two rows with the same identity.*number are equal in both"),
+        ({TWICE: 1}, r"two rows with one identity.*number are equal in both"),
         ({TWICE: 1, -5: 1, PRESENT: 4}, "marked it with eo_poison"),
     ],
 )
