@@ -1,4 +1,4 @@
-"""The size of a tree: code lines by folder, small modules, parameters and options.
+"""The size of a tree: code lines by folder, parameters and options.
 
     python -m tests.size [TREE]
 
@@ -34,7 +34,6 @@ LANGUAGES: Final = {
     ".js": "JavaScript",
     ".css": "CSS",
 }
-SMALL: Final = 60  # code lines
 WITHOUT: Final = ("broker", "demo", "serve")  # development and a page: nobody types these daily
 
 _STRINGS: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
@@ -55,7 +54,6 @@ _NO_CODE: Final = frozenset(
 
 
 def code_lines(text: str, suffix: str) -> int:
-    """How many lines of a file hold code."""
     lines = text.splitlines()
     if suffix == ".py":
         return sum(bool(lines[number - 1].strip()) for number in _python_lines(text))
@@ -122,40 +120,6 @@ def _row(root: str, below: tuple[str, ...]) -> str:
     return "/".join((root, *below[:depth]))
 
 
-def small_modules(tree: Path) -> list[tuple[str, int, str]]:
-    """Return name, code lines and importer of each module under 60 lines with one importer.
-
-    A package's `__init__` is never small, but may be the importer.
-    """
-    paths = {
-        ".".join(path.relative_to(tree).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted((tree / WHEEL).rglob("*.py"))
-    }
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for name, path in paths.items():
-        for imported in _imports(tree_of_text(path.read_text())):
-            module = imported if imported in paths else imported.rpartition(".")[0]
-            if module in paths and module != name:
-                importers[module].add(name)
-    sizes = {
-        name: code_lines(path.read_text(), ".py")
-        for name, path in paths.items()
-        if not path.stem.startswith("__") and len(importers[name]) == 1
-    }
-    return [
-        (name, size, next(iter(importers[name]))) for name, size in sizes.items() if size < SMALL
-    ]
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Yield each imported name with its module: `a.b` for `from a import b`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 # Runs where TREE is imported, be it older than this file or newer.
 _INTERFACE: Final = """
 import inspect, json, typer, eo_listener, eo_listener.cli
@@ -187,7 +151,6 @@ def interface(tree: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
 
 
 def tables(tree: Path) -> Iterator[str]:
-    """Yield the lines that a person reads."""
     rows = folders(tree)
     yield from _table(
         ("folder", "files", "lines", "code", *LANGUAGES.values()),
@@ -197,10 +160,6 @@ def tables(tree: Path) -> Iterator[str]:
             for root in (WHEEL, "tests", "jvm-shim")
         ],
     )
-    modules = small_modules(tree)
-    yield ""
-    yield f"modules of the wheel under {SMALL} code lines with one importer: {len(modules)}"
-    yield from _table(("module", "code", "importer"), modules)
     parameters, commands = interface(tree)
     yield ""
     yield from _table(
@@ -234,7 +193,7 @@ def _command(name: str, counts: Iterable[dict[str, int]]) -> tuple[object, ...]:
     return name, of_all["options"], of_all["arguments"], of_all.total()
 
 
-_TEXTS: Final = frozenset({"folder", "module", "importer", "callable", "command"})
+_TEXTS: Final = frozenset({"folder", "callable", "command"})
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.outcomes import Outcome, Record, without_group
+from tests.processes import finished
 from tests.run import judge, times
 
 ROOT = Path(__file__).parents[1]
@@ -109,15 +109,8 @@ def test_a_run_with_a_race_names_it(
     (tmp_path / "test_sample.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.run", "--jobs", "2", "-q", "-k", select],
-        cwd=tmp_path,
-        env={**clean, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.run", "--jobs", "2", "-q", "-k", select]
+    answer = finished(command, cwd=tmp_path, env={**clean, "PYTHONPATH": str(ROOT)})
     assert answer.returncode == code, answer.stdout + answer.stderr
     ending = answer.stdout.partition("== how it went")[2]
     for words in said:

@@ -26,7 +26,6 @@ def unique(prefix: str) -> str:
 
 
 def in_transaction(servers: str, transactional_id: str | None = None) -> Producer:
-    """A producer that has begun a transaction."""
     own = {"transactional.id": transactional_id or unique("tx"), "log_level": "0"}
     producer = Producer({"bootstrap.servers": servers, **own})
     producer.init_transactions(30)
@@ -35,8 +34,6 @@ def in_transaction(servers: str, transactional_id: str | None = None) -> Produce
 
 
 class Topics:
-    """Creates topics on one broker and fills them."""
-
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
@@ -48,11 +45,9 @@ class Topics:
         return name
 
     def create_as(self, name: str, partitions: int = 3, **config: str) -> None:
-        """Create a topic of this name, and wait until the broker knows it, and leads it.
+        """Create a topic of this name, and wait until the broker knows it and leads it.
 
-        The answer is the controller's: for a moment after it, the broker may still know none. And
-        it names itself as the leader before it is: what a Java producer sends by then may be
-        refused with OUT_OF_ORDER_SEQUENCE_NUMBER until it expires.
+        By then a Java producer may else be refused, with OUT_OF_ORDER_SEQUENCE_NUMBER for long.
         """
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
@@ -71,12 +66,10 @@ class Topics:
         return all(answer.exception(timeout=30) is None for answer in answers)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until the broker no longer knows it."""
         self._admin.delete_topics([topic])[topic].result(timeout=30)
         until(lambda: not self.exists(topic), 30)
 
     def exists(self, topic: str) -> bool:
-        """Whether the broker knows it."""
         return topic in self._admin.list_topics(timeout=10).topics
 
     def widen(self, topic: str, partitions: int) -> None:

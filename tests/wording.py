@@ -1,15 +1,9 @@
-"""The texts that users read, once: `python -m tests.wording` writes them to tests/wording.txt.
-
-`python -m tests.wording --frozen` lists what tests repeat of them. A test asserts the class of an
-error and its facts, so that a sentence can be improved without a change to any test.
-"""
+"""The texts that users read, once: `python -m tests.wording` writes them to tests/wording.txt."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -214,10 +208,7 @@ class Sentences:
         }
 
     def repeated(self, text: str) -> str | None:
-        """The longest part of a text, of so many words and characters, that stands in one of ours.
-
-        A pattern's backslashes do not hide it.
-        """
+        """The longest part that stands in one of ours; a pattern's backslashes do not hide it."""
         words = _words(re.sub(r"\\([^\w\s])", r"\1", text))
         longest = ""
         for at in range(len(words) - FEWEST_WORDS + 1):
@@ -249,18 +240,5 @@ def _literals(node: ast.AST, line: int = 0) -> Iterator[tuple[int, str]]:
             yield from _literals(child, at)
 
 
-def _list_frozen() -> None:
-    found = frozen()
-    folders = Counter(one.path.parent.relative_to(ROOT).as_posix() for one in found)
-    for one in found:
-        sys.stdout.write(f"{one}\n")
-    for folder, count in sorted(folders.items()):
-        sys.stdout.write(f"{count:5} {folder}\n")
-    sys.stdout.write(f"{len(found):5} in all\n")
-
-
 if __name__ == "__main__":
-    if "--frozen" in sys.argv:
-        _list_frozen()
-    else:
-        SNAPSHOT.write_text(written())
+    SNAPSHOT.write_text(written())

@@ -36,7 +36,6 @@ class Repository:
     root: Path
 
     def add(self, name: str, *needs: str, ending: str = ".jar", packaging: str = "jar") -> Path:
-        """Publish a module; return its file."""
         folder = self.root / "org" / "example" / name / "1.0"
         folder.mkdir(parents=True)
         needed = "".join(NEED.format(name=need) for need in needs)

@@ -1,9 +1,7 @@
 """The pictures of README: `python -m tests.documents.pictures`, or `make pictures`.
 
-A real demo is run into SQLite, and copies its table in mid-course. When it is over, more flights
-are sent, and the table is put back to that copy: a store that was restored from a backup. So
-nothing in a picture is made up. The page is looked at by a browser without a screen, as wide as a
-phone; where there is none, its picture stays as it was.
+Nothing is made up: a real demo runs into SQLite, and its table is then put back to a copy, as if a
+backup were restored. A browser looks at the page, as wide as a phone; without one it stays.
 """
 
 from __future__ import annotations

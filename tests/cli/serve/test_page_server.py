@@ -18,7 +18,7 @@ from tests.browser import Browser, chromium, program
 from tests.cli.serve.made_up import HOSTILE, group, served, watched
 from tests.threads import none_left
 
-PATHS = (
+ALL = [
     "/",
     "/api/status",
     "/api/audit",
@@ -27,9 +27,7 @@ PATHS = (
     "/page.css",
     "/nosuch",
     "/?page=x",
-)
-
-
+]
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -66,7 +64,7 @@ def raw(port: int, request: bytes) -> bytes:
     return b""
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ALL)
 def test_every_answer_has_the_policy(port: int, path: str) -> None:
     """Nothing may be run, framed, kept, guessed or read from elsewhere, errors included."""
     answer, body = ask(port, path)
@@ -97,7 +95,7 @@ def test_head_is_what_get_begins_with(port: int) -> None:
     assert answer.headers["Content-Length"] == str(len(there))
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ALL)
 def test_a_foreign_name_gets_nothing(port: int, path: str) -> None:
     """DNS rebinding: neither page nor numbers for a name that is not ours."""
     answer, body = ask(port, path, Host="evil.example.com")

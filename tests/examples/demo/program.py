@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import select
-import signal
-import struct
 import subprocess
 import sys
-import termios
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -68,7 +61,6 @@ class Demo:
         found.kill()
 
     def end(self, seconds: float = PATIENCE) -> int:
-        """Wait for the end, and return the exit status."""
         code = self.process.wait(seconds)
         for reader in self._readers:
             reader.join(10)
@@ -104,35 +96,3 @@ def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
         yield running
     finally:
         running.close()
-
-
-def on_a_terminal(*arguments: str, ends_at: str, **environment: str) -> tuple[int, str]:
-    """Run a demo on a terminal of 140 x 50, with a Ctrl-C at `ends_at`; its status and output."""
-    own, its = os.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
-    process = subprocess.Popen(
-        [*DEMO, "--kafka-version", kafka_version(), *arguments],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env={**submit_environment(), "TERM": "xterm", **environment},
-        start_new_session=True,
-    )
-    os.close(its)
-    written, ended = bytearray(), False
-    deadline = time.monotonic() + PATIENCE
-    try:
-        while time.monotonic() < deadline:
-            if select.select([own], [], [], 1.0)[0]:
-                try:
-                    written += os.read(own, 65536)
-                except OSError:  # what Linux says when nobody holds the other end any more
-                    break
-            if not ended and ends_at.encode() in written:
-                process.send_signal(signal.SIGINT)
-                ended = True
-        return process.wait(10), written.decode()
-    finally:
-        os.close(own)
-        process.kill()
-        process.wait()

@@ -15,7 +15,11 @@ import pytest
 
 from examples.demo import flights
 from tests.broker import parse_rows
-from tests.examples.demo.program import DEMO, PATIENCE, Demo, demo, on_a_terminal
+from tests.conftest import kafka_version
+from tests.documents.terminal import shown
+from tests.examples.demo.program import DEMO, PATIENCE, Demo, demo
+from tests.processes import finished
+from tests.spark_session import submit_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -48,10 +52,10 @@ def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
         rows = parse_rows(document["kafka_consumer_groups"])
         assert sorted(row.partition for row in rows if row.partition is not None) == [0, 1, 2, 3]
         assert sum(row.current_offset or 0 for row in rows) == 5000
-        shown = "".join(running.err)
-        assert "5,000 of 5,000 produced" in shown
-        assert "\x1b" not in shown
-        assert "WARN" not in shown  # Spark's own noise
+        printed = "".join(running.err)
+        assert "5,000 of 5,000 produced" in printed
+        assert "\x1b" not in printed
+        assert "WARN" not in printed  # Spark's own noise
 
 
 @pytest.mark.slow
@@ -108,13 +112,24 @@ def test_a_part_that_dies_ends_the_demo(victim: str, tmp_path: Path) -> None:
 def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
     """Bars and both readings of the group; then table and proof; then a group that is there."""
     options = ("--rows", "2000", "--rate", "0", "--sink", "sqlite", "--keep")
-    status, said = on_a_terminal(*options, ends_at="until Ctrl-C", TMPDIR=str(tmp_path))
-    assert status == 0, said
-    for shown in ("produced", "processed", "committed", "kafka-consumer-groups, "):
-        assert shown in said, said
+
+    heard: list[str] = []
+
+    def watch(text: str) -> bool:
+        before = "until Ctrl-C" in "".join(heard)
+        heard.append(text)
+        return not before and "until Ctrl-C" in "".join(heard)
+
+    words = [*DEMO, "--kafka-version", kafka_version(), *options]
+    own = {**submit_environment(), "TMPDIR": str(tmp_path)}
+    ended = shown(words, columns=140, lines=50, folder=Path(), environment=own, watch=watch)
+    said = ended.text
+    assert ended.status == 0, said
+    for part in ("produced", "processed", "committed", "kafka-consumer-groups, "):
+        assert part in said, said
     after = said.partition("Kafka's own tool reports:")[2]
-    for shown in ("CURRENT-OFFSET", "checkpoint", "duplicates 0", "gaps 0", "PASSED in"):
-        assert shown in after, said
+    for part in ("CURRENT-OFFSET", "checkpoint", "duplicates 0", "gaps 0", "PASSED in"):
+        assert part in after, said
     assert "WARN" not in said
     assert [*tmp_path.iterdir()] == []
 
@@ -122,9 +137,7 @@ def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--rows", "0"], ["--sink", "oracle"], ["--chaos"]])
 def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) -> None:
     """Exit status 2."""
-    answer = subprocess.run(
-        [*DEMO, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    answer = finished([*DEMO, *arguments])
     assert answer.returncode == 2
     assert arguments[0] in answer.stderr
     assert "starting" not in answer.stdout
