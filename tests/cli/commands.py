@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from eo_listener import cli
 from eo_listener.errors import EoListenerError
+from tests.processes import finished
 
 
 def invoke(*words: object) -> Result:
@@ -27,13 +28,11 @@ def invoke(*words: object) -> Result:
 
 
 def document_of(*words: object) -> dict[str, Any]:
-    """The document that a command prints."""
     document: dict[str, Any] = json.loads(invoke(*words, "--json").stdout)
     return document
 
 
 def error_of(*words: object) -> EoListenerError:
-    """The error that ends a command."""
     with pytest.raises(EoListenerError) as raised:
         invoke(*words)
     return raised.value
@@ -59,22 +58,12 @@ def ended_apart(
 ) -> subprocess.CompletedProcess[str]:
     """The same, and how it ended; `before` is a program that starts it."""
     environment = {key: value for key, value in os.environ.items() if "PYSPARK" not in key}
-    return subprocess.run(
-        [*before, sys.executable, "-m", "eo_listener", *map(str, words)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    command = [*before, sys.executable, "-m", "eo_listener", *words]
+    return finished(command, cwd=folder, env=environment)
 
 
 def under_permissions() -> tuple[str, ...]:
-    """What starts a program that permissions of files hold for, also where root runs the tests.
-
-    Skips the test where there is no such program.
-    """
+    """What starts a program that permissions of files hold for, even as root; or skip the test."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:

@@ -19,7 +19,7 @@ from tests.broker import Broker
 from tests.cli.commands import document_of, invoke
 from tests.conftest import StartBroker
 from tests.groups import NAME, commit
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, unique
 
 pytestmark = pytest.mark.kafka
 
@@ -101,7 +101,6 @@ class Watching:
 
 
 def committed(told: dict[str, Any]) -> int | None:
-    """What the group of a document holds of the first partition."""
     held: int | None = told["partitions"][0]["committed"]
     return held
 
@@ -174,14 +173,11 @@ def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
     servers, group = broker.bootstrap_servers, unique("g")
     topic = Topics(servers).create(partitions=1)
     hour_ago = round(time.time() * 1000) - 3_600_000
-    settings = {"bootstrap.servers": servers, "log_level": "0"}
-    old = Producer(settings)
+    old = Producer({"bootstrap.servers": servers, "log_level": "0"})
     for _ in range(5):
         old.produce(topic, value="v", partition=0, timestamp=hour_ago)
     assert old.flush(30) == 0
-    producer = Producer({**settings, "transactional.id": unique("t")})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(servers)
     producer.produce(topic, value="open", partition=0)
     assert producer.flush(30) == 0
     commit(servers, group, topic, {0: 3})
