@@ -45,7 +45,6 @@ class Sidecar:
             )
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal, and give the exit status."""
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(30)
@@ -78,7 +77,6 @@ def total(broker: Broker, group: str) -> int:
 
 
 def advance(broker: Broker, group: str) -> None:
-    """Wait until the group has come further than it is now."""
     before = total(broker, group)
     until(lambda: total(broker, group) > before)
 
@@ -141,7 +139,6 @@ class Durable:
 
 @contextmanager
 def running_query(queries: Queries, topics: Topics, topic: str) -> Iterator[None]:
-    """A query of many small batches, and records that keep coming."""
     queries.spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100000")
     query = queries.start(queries.read(subscribe=topic), drain=False)
     ended = threading.Event()
@@ -167,10 +164,7 @@ def running_query(queries: Queries, topics: Topics, topic: str) -> Iterator[None
 def test_killed_at_random_while_the_query_runs(
     kills: int, queries: Queries, topics: Topics
 ) -> None:
-    """Each commit is what its batch made durable, none goes back, and at the end lag is 0.
-
-    Read from `__consumer_offsets`; a last SIGTERM ends it with 0.
-    """
+    """Each commit is what its batch made durable, none goes back, and at the end lag is 0."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 60)
     seed = random.randrange(10**6)
