@@ -38,7 +38,6 @@ class Attacked:
         return self.broker.bootstrap_servers
 
     def await_held(self, group: str, records: int, seconds: float = 30.0) -> None:
-        """Wait until the group stands behind so many records."""
         until(lambda: sum(self.offsets.held(group).values()) == records, seconds)
 
 

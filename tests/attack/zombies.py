@@ -106,11 +106,9 @@ class Puppet:
         return stopped in states and states <= {stopped, ended}
 
     def thaw(self) -> None:
-        """Let it go on."""
         os.killpg(self.pid, signal.SIGCONT)
 
     def family(self) -> list[psutil.Process]:
-        """The processes of its group that there are."""
         try:
             own = psutil.Process(self.pid)
             below = own.children(recursive=True)
@@ -129,7 +127,6 @@ class Puppet:
         return self._process.wait(seconds)
 
     def code(self) -> int | None:
-        """Its exit code; None while it lives."""
         return self._process.poll()
 
     def kill(self) -> None:

@@ -55,8 +55,6 @@ class Store(ABC):
 
 
 class SqlStore(Store):
-    """A database."""
-
     @abstractmethod
     def ask(self, query: str) -> list[Any]:
         """Read it with a connection of its own."""
@@ -84,8 +82,6 @@ class SqlStore(Store):
 
 
 class SqliteStore(SqlStore):
-    """A file."""
-
     def __init__(self, path: Path) -> None:
         self.path, self.address = path, f"sqlite:{path}"
         self._copy = path.with_suffix(".copy")
@@ -114,8 +110,6 @@ class SqliteStore(SqlStore):
 
 
 class PostgresStore(SqlStore):
-    """A schema."""
-
     def __init__(self, dsn: str) -> None:
         self.address = dsn
 
@@ -185,7 +179,6 @@ class KafkaStore(Store):
         self.topics.create_as(self.target, 1)
 
     def lose_ledger(self) -> None:
-        """Delete the ledger's topic."""
         self.topics.delete(self.ledger)
 
     def _put_back(self, topic: str, **settings: str) -> None:

@@ -27,7 +27,6 @@ _WATCHED = 60  # readings, of which ten without a commit are needed for STOP
 
 @contextlib.contextmanager
 def records(topics: Topics, topic: str) -> Iterator[None]:
-    """Records come meanwhile, some each tenth of a second."""
     ended = threading.Event()
 
     def produce() -> None:
@@ -44,7 +43,6 @@ def records(topics: Topics, topic: str) -> Iterator[None]:
 
 
 def verdicts(watching: subprocess.Popen[str]) -> Iterator[tuple[str, int | None]]:
-    """Verdict and lag of the next readings."""
     assert watching.stdout is not None
     for _ in range(_WATCHED):
         (one,) = json.loads(watching.stdout.readline())["groups"]

@@ -83,7 +83,6 @@ class Lives:
         return cls(job, store, folder)
 
     def reaches(self, point: str) -> bool:
-        """Whether its driver comes by there at all."""
         if point == "sink.tail-read":
             return self.job.unfenced
         if point in OF_LETTERS:
@@ -112,7 +111,6 @@ class Lives:
         log: str = "log",
         strike: Strike | None = None,
     ) -> Puppet:
-        """Start a driver that is armed so."""
         armed = environment(faults or {}, self.folder / log)
         armed["PYTHONPATH"] = str(ROOT)  # executors run in folders of their own
         job = replace(self.job, strike=strike).text()
@@ -181,16 +179,13 @@ class Lives:
         return self.store.read(judge.COLUMNS[self.job.shape])
 
     def checkpoint(self) -> judge.Ends:
-        """Where the checkpoint's last durable batch ends."""
         return Durable(Path(self.job.checkpoint)).batches[-1].ends
 
     def ends(self) -> judge.Ends:
-        """The log's ends."""
         partitions = [TopicPartition(self.job.topic, number) for number in range(PARTITIONS)]
         with closing(ClusterReader({"bootstrap.servers": self.job.servers})) as reader:
             return reader.log_ends(partitions)
 
     def group(self) -> judge.Ends:
-        """Where the consumer group stands."""
         found = positions(self.job.servers, self.job.group)
         return {tp: held.offset for tp, held in found.items()}

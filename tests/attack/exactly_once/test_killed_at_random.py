@@ -70,7 +70,6 @@ PARTITION_BY = {"iceberg": "bucket(4, id)", "delta": ()}
 
 
 def send(lives: Lives, sent: list[Sent]) -> None:
-    """All events, in their order."""
     settings = {"bootstrap.servers": lives.job.servers, "enable.idempotence": True}
     producer = Producer({**settings, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
     for number, (partition, event) in enumerate(sent):
@@ -97,7 +96,6 @@ def audit(lives: Lives) -> list[str]:
 
 
 def report(killer: Killer, rows: int, seconds: float) -> None:
-    """The numbers, where they are asked for."""
     ended = killer.ended
     numbers = {
         "events": EVENTS,

@@ -1,8 +1,6 @@
-"""Rows in several versions, as events of a topic, and the table that they must leave behind. Pure.
+"""Events of rows in several versions, and the table that they must leave behind.
 
-The versions of a key come late, corrected, deleted, twice, and from any partition. Only a key that
-is deleted for good stays in one partition, and its delete comes last: nothing remembers the version
-of a row that is gone, so an older one would be there again.
+They come late, corrected, deleted, twice, from any partition. A delete for good comes last.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ class Version(NamedTuple):
     amount: float | None
 
     def value(self) -> str:
-        """The record's value."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
@@ -77,7 +74,6 @@ def table(sent: Iterable[Sent], topic: str) -> dict[int, set[tuple[object, ...]]
 def differences(
     rows: Sequence[tuple[object, ...]], expected: Mapping[int, set[tuple[object, ...]]]
 ) -> list[str]:
-    """What is wrong with a table, row by row."""
     found: dict[object, tuple[object, ...]] = {}
     wrong = []
     for row in rows:
