@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.outcomes import Outcome, Record, without_group
+from tests.outcomes import Outcome, without_group
 from tests.processes import finished
-from tests.run import judge, times
+from tests.run import judge
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,26 +49,6 @@ def test_what_failed_decides(
     failed = {test for test, outcome in {**beside, **alone}.items() if outcome == "failed"}
     assert failed <= named
     assert not named & ({*beside, *alone} - failed)
-
-
-def test_where_the_time_went() -> None:
-    """Repeated tests add up, folders under a hundredth share a line, ten tests are named."""
-    slow = {
-        f"tests/sinks/kafka/deep/test_a.py::test_{number}": Record("passed", 100 + number, "Why.")
-        for number in range(12)
-    }
-    fast = {f"tests/{name}/test_b.py::test[x::y]": Record("passed", 1, "") for name in "ab"}
-    again = {"tests/sinks/kafka/deep/test_a.py::test_0": Record("failed", 300, "Why.")}
-    words = [line.split() for line in times([{**slow, **fast}, {}, again])]
-    assert words[1:4] == [
-        ["1566.0", "12", "tests/sinks/kafka"],
-        ["2.0", "2", "2", "others"],
-        ["1568.0", "14", "all"],
-    ]
-    slowest = words[5:]
-    assert slowest[0] == ["400.0", "tests/sinks/kafka/deep/test_a.py::test_0"]
-    assert slowest[2] == ["111.0", "tests/sinks/kafka/deep/test_a.py::test_11"]
-    assert slowest[1::2] == [["Why."]] * 10
 
 
 TESTS = """

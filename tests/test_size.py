@@ -79,7 +79,7 @@ def test_folders_of_a_tree(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     rows = {
-        name: (row.files, row.lines, row.code["Python"]) for name, row in folders(tmp_path).items()
+        name: (row["files"], row["lines"], row["Python"]) for name, row in folders(tmp_path).items()
     }
     assert rows == {
         "eo_listener": (1, 0, 0),

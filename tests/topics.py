@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
@@ -31,6 +33,14 @@ def in_transaction(servers: str, transactional_id: str | None = None) -> Produce
     producer.init_transactions(30)
     producer.begin_transaction()
     return producer
+
+
+def send_offset(producer: Producer, servers: str, group: str, topic: str, offset: int) -> None:
+    """Of partition 0, as a part of the open transaction."""
+    settings = {"bootstrap.servers": servers, "group.id": group, "log_level": "0"}
+    with closing(Consumer(settings)) as consumer:
+        members = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction([Wire(topic, 0, offset)], members, 30)
 
 
 class Topics:
@@ -85,10 +95,16 @@ class Topics:
 
     def fill(self, topic: str, records: int, *, transactional: bool = False) -> None:
         """Append records with the keys 0, 1, 2, ...; in one transaction where asked."""
+        numbers = ({"key": str(number), "value": str(number)} for number in range(records))
+        self.produce(topic, numbers, transactional=transactional)
+
+    def produce(
+        self, topic: str, records: Iterable[Mapping[str, Any]], *, transactional: bool = False
+    ) -> None:
         settings = {"bootstrap.servers": self.servers, "linger.ms": "5", "log_level": "0"}
         producer = in_transaction(self.servers) if transactional else Producer(settings)
-        for number in range(records):
-            producer.produce(topic, key=str(number), value=str(number))
+        for one in records:
+            producer.produce(topic, **one)
             producer.poll(0)
         if transactional:
             producer.commit_transaction(30)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -181,18 +180,6 @@ def _lines(text: str) -> str:
 FEWEST_WORDS, FEWEST_CHARACTERS = 4, 25
 
 
-@dataclass(frozen=True)
-class Frozen:
-    """A sentence, or the part of one, that stands in a test too."""
-
-    path: Path
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
-
-
 def _words(text: str) -> list[str]:
     return [word for each in text.split() if (word := each.strip(".,:;()'\"*^$"))]
 
@@ -220,11 +207,11 @@ class Sentences:
         return longest if len(longest) >= FEWEST_CHARACTERS else None
 
 
-def frozen() -> list[Frozen]:
-    """What the tests repeat of the snapshot, in the order of files."""
+def frozen() -> list[str]:
+    """What the tests repeat of the snapshot, by file and line."""
     sentences = Sentences(text for of_it in texts().values() for text in of_it)
     return [
-        Frozen(path, line, found)
+        f"{path.relative_to(ROOT)}:{line}: {found}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         for line, text in _literals(tree_of(path))
         if (found := sentences.repeated(text)) is not None

@@ -1,9 +1,8 @@
-"""Completion in a shell, as somebody uses it who presses Tab in bash or fish."""
+"""Completion in a shell, as somebody uses it who presses Tab in bash."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +25,7 @@ TYPED: list[tuple[str, list[str]]] = [
     ("eo-listener follow --mode t", ["transactional"]),
     ("eo-listener status -b localhost:9092 flights", []),
 ]
-"""What is typed, and what is offered for its last word: of groups and topics nothing, and Kafka is
-not asked.
-"""
+"""What is typed, and what is offered for its last word; of groups nothing: Kafka is not asked."""
 FILES = "eo-listener audit --checkpoint /tm"
 """Here the shell completes files."""
 SOME = [TYPED[at] for at in (1, 3, 6, -1)]
@@ -45,13 +42,6 @@ def lines_of(home: Path, *command: str) -> list[str]:
 
 def in_bash(script: str, home: Path) -> list[str]:
     return lines_of(home, "/bin/bash", "--norc", "-c", script)
-
-
-def in_fish(script: str, home: Path) -> list[str]:
-    """The words that fish offers, without what they mean. Skips the test where there is no fish."""
-    if (program := shutil.which("fish")) is None:
-        pytest.skip("there is no fish, which is a package of Debian")
-    return [line.partition("\t")[0] for line in lines_of(home, program, "-c", script)]
 
 
 @pytest.mark.parametrize(("words", "completed"), [*TYPED, (FILES, [])])
@@ -75,14 +65,6 @@ def test_tab_completes_in_bash(tmp_path: Path) -> None:
     assert [line.split() for line in shown] == [completed for _, completed in SOME]
 
 
-def test_tab_completes_in_fish(tmp_path: Path) -> None:
-    """The same, in fish's own order; and files where nothing is offered."""
-    load = "eo-listener --show-completion fish | source; complete -C"
-    for words, completed in SOME:
-        assert sorted(in_fish(f'{load} "{words}"', tmp_path)) == sorted(completed)
-    assert "/tmp/" in in_fish(f'{load} "{FILES}"', tmp_path)  # noqa: S108  # every system has it
-
-
 def test_it_is_installed_for_new_shells(tmp_path: Path) -> None:
     """In a file of its own, which ~/.bashrc reads; twice is as good as once."""
     for _ in range(2):
@@ -90,9 +72,3 @@ def test_it_is_installed_for_new_shells(tmp_path: Path) -> None:
     script = tmp_path / ".bash_completions" / "eo-listener.sh"
     assert (tmp_path / ".bashrc").read_text().count(str(script)) == 1
     assert "complete " in script.read_text()
-
-
-def test_it_is_installed_for_fish(tmp_path: Path) -> None:
-    """A new fish reads it by itself."""
-    in_fish("eo-listener --install-completion; true", tmp_path)
-    assert in_fish('complete -C "eo-listener pre"', tmp_path) == ["preflight"]

@@ -27,7 +27,7 @@ from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker
 from tests.documents import terminal
-from tests.processes import finished
+from tests.processes import Program, finished
 from tests.sinks.kafka.locked import PASSWORD, start_locked
 from tests.topics import Topics
 
@@ -185,22 +185,18 @@ def test_ctrl_c_while_nobody_answers(places: Mapping[str, str]) -> None:
             here = {**places, "servers": server.address}
             if "{servers}" not in COMMANDS[name]:
                 here["ledger"] = dsn
-            with subprocess.Popen(
-                words_of(name, here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as process:
+            with Program(words_of(name, here)) as process:
+                if not server.reached.wait(120):
+                    return f"{name}: it asks nobody"
                 try:
-                    if not server.reached.wait(120):
-                        return f"{name}: it asks nobody"
-                    process.send_signal(signal.SIGINT)
-                    out, err = process.communicate(timeout=20)
+                    code, err = process.ending(signal.SIGINT, 20)
                 except subprocess.TimeoutExpired:
                     return f"{name}: Ctrl-C does not end it"
-                finally:
-                    process.kill()
         last = (0, 130) if name in SERVICES else (130,)
-        fine = process.returncode in last and "Traceback" not in out + err
-        stopped = process.returncode == 0 or err.endswith("eo-listener: stopped\n")
-        return None if fine and stopped else f"{name}: {process.returncode}\n{out}\n{err}"
+        said = "\n".join([*process.lines, *process.errors])
+        fine = code in last and "Traceback" not in said
+        stopped = code == 0 or err.endswith("eo-listener: stopped")
+        return None if fine and stopped else f"{name}: {code}\n{said}"
 
     names = [*asking("{servers}"), *asking("{ledger}")]
     each(list(dict.fromkeys(names)), check)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from typer.testing import Result
 
 from eo_listener.errors import InUseError, SettingsError, TopicRecreatedError
@@ -44,10 +44,8 @@ class Groups:
 
     def hourly(self, topic: str, records: int, *, before: int = 0) -> None:
         """Append records to partition 0, one an hour from BEGAN on; `before` more before them."""
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": "0"})
-        for number in range(-before, records):
-            producer.produce(topic, b"x", partition=0, timestamp=BEGAN + number * HOUR)
-        assert producer.flush(30) == 0
+        times = (BEGAN + number * HOUR for number in range(-before, records))
+        self.topics.produce(topic, ({"partition": 0, "timestamp": at} for at in times))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         commit_all(self.servers, group, offsets, metadata)
@@ -69,10 +67,7 @@ def groups(broker: Broker) -> Groups:
 def checkpoint(groups: Groups, tmp_path: Path) -> tuple[Path, str]:
     """A checkpoint whose newest batch ended at 3 and 4 of a topic with 10 records each."""
     topic = groups.topics.create(partitions=3)
-    producer = Producer({"bootstrap.servers": groups.servers, "log_level": "0"})
-    for number in range(30):
-        producer.produce(topic, b"x", partition=number % 3)
-    assert producer.flush(30) == 0
+    groups.topics.produce(topic, ({"partition": number % 3} for number in range(30)))
     folder = unpack("4.0.0", "plain", tmp_path / "c")
     offsets = folder / "offsets" / "2"
     first, metadata, _ = offsets.read_text().split("\n")

@@ -232,11 +232,6 @@ def test_a_login_is_used_however_the_cluster_is_named(
     assert properties == {"bootstrap.servers": cluster, "sasl.username": "al"}
 
 
-def test_a_ledger_in_a_file_needs_no_cluster() -> None:
-    """Without a login there is no client for it."""
-    assert client_properties(LedgerAddress.parse("sqlite:a.db"), None, None) is None
-
-
 def test_names_are_shown_as_text(store: Store) -> None:
     """What a terminal would obey is an escape; brackets stay as they are."""
     store.write(entry_of({}, {T0: OffsetRange(0, 3)}, query="\x1b[31mred[/b]"))

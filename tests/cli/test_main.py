@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
-from tests.processes import finished
+from tests.processes import Program, finished
 
 COMMAND = f"{shlex.quote(sys.executable)} -m eo_listener"
 
@@ -85,21 +85,10 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(
         "import time\nprint('loading', flush=True)\ntime.sleep(60)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-m", "eo_listener", "jar"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "loading\n"
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, said) == (-signal.SIGINT, "")
+    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with Program([sys.executable, "-m", "eo_listener", "jar"], env=own) as process:
+        process.await_line("loading")
+        assert process.ending(signal.SIGINT) == (-signal.SIGINT, "")
 
 
 def test_ctrl_c_in_a_command() -> None:

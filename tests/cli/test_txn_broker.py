@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as Wire
+from confluent_kafka import KafkaException, Producer
 from typer.testing import Result
 
 from eo_listener.cli import java_client
@@ -20,7 +19,7 @@ from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
 from tests.broker import Broker
 from tests.cli.commands import invoke
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
 
@@ -73,17 +72,9 @@ def listed(broker: Broker, *words: str) -> tuple[int, list[Mapping[str, Any]]]:
 @contextmanager
 def left_open(broker: Broker, name: str, topic: str, group: str) -> Iterator[Producer]:
     """A producer that has sent a record, and offsets of a group, and stands still."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
-    own = {"transactional.id": name, "transaction.timeout.ms": "60000"}
-    producer = Producer({**settings, **own})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(broker.bootstrap_servers, name)
     producer.produce(topic, value="open", partition=0)
-    consumer = Consumer({**settings, "group.id": group})
-    producer.send_offsets_to_transaction(
-        [Wire(topic, 0, 1)], consumer.consumer_group_metadata(), 30
-    )
-    consumer.close()
+    send_offset(producer, broker.bootstrap_servers, group, topic, 1)
     assert producer.flush(30) == 0
     yield producer
 
@@ -94,7 +85,7 @@ def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
     topic, group, query = topics.create(partitions=1), unique("g"), unique("it's")
     name = f"eo-listener/{topic}/{query.replace(chr(39), '%27')}"
     with left_open(broker, name, topic, group) as producer:
-        Producer({"bootstrap.servers": broker.bootstrap_servers}).produce(topic, value="behind")
+        topics.fill(topic, 1)
         began = time.time() * 1000
         code, (found,) = listed(broker, "-t", topic, "-g", group)
         assert code == 0

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
 from eo_listener import KafkaSink, PostgresSink, SqliteSink
@@ -185,7 +184,5 @@ class KafkaStore(Store):
         """Delete a topic, and create it once more with the records of the copy."""
         self.topics.delete(topic)
         self.topics.create_as(topic, 1, **settings)
-        producer = Producer({"bootstrap.servers": self.topics.servers, "log_level": "0"})
-        for one in self._copies[topic]:
-            producer.produce(topic, key=one.key(), value=one.value(), partition=0)
-        assert producer.flush(30) == 0
+        copy = ({"key": one.key(), "value": one.value()} for one in self._copies[topic])
+        self.topics.produce(topic, copy)

@@ -22,6 +22,7 @@ from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.broker import Broker
 from tests.listener.queries import Queries
+from tests.processes import Program
 from tests.topics import Topics, unique
 from tests.waiting import until
 
@@ -31,26 +32,22 @@ COMMAND = [sys.executable, "-m", "eo_listener", "follow"]
 
 
 class Sidecar:
-    """`eo-listener follow` on one checkpoint, as a process."""
+    """`eo-listener follow` on one checkpoint, as a process in each of its lives."""
 
     def __init__(self, checkpoint: Path, broker: Broker, group: str) -> None:
-        self._arguments = [str(checkpoint), "-b", broker.bootstrap_servers, "-g", group]
-        self._log = checkpoint.with_name("sidecar.log")
-        self.process: subprocess.Popen[bytes] | None = None
+        target = [checkpoint, "-b", broker.bootstrap_servers, "-g", group]
+        self._words = [*COMMAND, *target, "--interval", "0.1"]
+        self.lives: list[Program] = []
 
     def start(self) -> None:
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, *self._arguments, "--interval", "0.1"], stderr=log, stdout=log
-            )
+        self.lives.append(Program(self._words))
 
     def end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(30)
+        with self.lives[-1] as last:
+            return last.ending(number, 30)[0]
 
     def said(self) -> str:
-        return self._log.read_text()
+        return "\n".join(line for one in self.lives for line in (*one.lines, *one.errors))
 
 
 @contextmanager
@@ -60,8 +57,7 @@ def sidecar(checkpoint: Path, broker: Broker, group: str) -> Iterator[Sidecar]:
     try:
         yield one
     finally:
-        if one.process is not None and one.process.poll() is None:
-            one.end(signal.SIGKILL)
+        one.lives[-1].kill()
 
 
 def total(broker: Broker, group: str) -> int:

@@ -8,13 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from eo_listener.model import fault_points
 from tests.attack.faults import Fault, environment
-from tests.processes import finished
-from tests.waiting import until
+from tests.processes import Program, finished
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -51,20 +49,13 @@ def test_a_stop_and_a_resume(tmp_path: Path) -> None:
     """SIGSTOP holds the whole process group until SIGCONT; then it goes on as if nothing was."""
     log = tmp_path / "log"
     faults = {"there": Fault(do="stop"), "here": Fault(do="sleep", nth=3, seconds=0.2)}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
-        cwd=ROOT,
-        env={**os.environ, **environment(faults, log)},
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    armed = {**os.environ, **environment(faults, log)}
+    with Program([sys.executable, "-c", PROGRAM], cwd=ROOT, env=armed) as process:
+        process.await_that(process.frozen, 10)
         assert log.read_text().splitlines()[-1] == "there 1 stop"
-        os.killpg(process.pid, signal.SIGCONT)
-        output, _ = process.communicate(timeout=30)
-    assert output.split() == ["end", "True"]
-    assert process.returncode == 0
+        process.thaw()
+        assert process.ending()[0] == 0
+    assert process.lines == ["end True"]
 
 
 @pytest.mark.parametrize(

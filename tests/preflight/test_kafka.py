@@ -21,7 +21,7 @@ from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import await_assignment, commit
 from tests.preflight.checking import check, check_sink
-from tests.topics import Topics, in_transaction, unique
+from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
 
@@ -48,14 +48,12 @@ def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterat
 @contextmanager
 def open_transaction(broker: Broker, group: str, topic: str) -> Iterator[None]:
     """A transaction on the offsets of a group, by a driver at work or one that was killed."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
-    commit(broker.bootstrap_servers, group, topic, {0: 1})
-    producer = in_transaction(broker.bootstrap_servers)
-    with closing(Consumer({**settings, "group.id": group})) as consumer:
-        wire = [Wire(topic, 0, 2)]
-        producer.send_offsets_to_transaction(wire, consumer.consumer_group_metadata(), 30)
-        yield
-        producer.abort_transaction(30)
+    servers = broker.bootstrap_servers
+    commit(servers, group, topic, {0: 1})
+    producer = in_transaction(servers)
+    send_offset(producer, servers, group, topic, 2)
+    yield
+    producer.abort_transaction(30)
 
 
 @contextmanager

@@ -6,10 +6,9 @@ import signal
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Literal
-
-from confluent_kafka import Producer
 
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.offsets import TopicPartition
@@ -98,11 +97,9 @@ class Lives:
 
     def fill(self, records: int) -> None:
         """Append so many to each partition; the offset is all that they hold."""
-        producer = Producer({"bootstrap.servers": self.job.servers, "linger.ms": 5})
-        for number in range(records):
-            for partition in range(PARTITIONS):
-                producer.produce(self.job.topic, str(number), partition=partition)
-        assert producer.flush(30) == 0
+        places = product(map(str, range(records)), range(PARTITIONS))
+        made = ({"value": number, "partition": partition} for number, partition in places)
+        Topics(self.job.servers).produce(self.job.topic, made)
 
     def run(
         self,

@@ -1,7 +1,4 @@
-"""Events of rows in several versions, and the table that they must leave behind.
-
-They come late, corrected, deleted, twice, from any partition. A delete for good comes last.
-"""
+"""Events of rows in several versions, the delete for good last, and the table they must leave."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -24,6 +23,7 @@ from eo_listener.errors import KafkaError, SettingsError, UnavailableError
 from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
 from tests.groups import commit
+from tests.processes import Program
 from tests.topics import Topics, unique
 from tests.waiting import until
 
@@ -103,29 +103,22 @@ def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
     commit(servers, group, topic, {0: 7})
     store = Store(tmp_path / "s.db")
     words = [group, "-b", servers, "--every", "1", "--ledger", store.address, "--port", "0"]
-    command, pipe = [sys.executable, "-m", "eo_listener", "serve", *words], subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            served = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/ until Ctrl-C\n", line)
-            assert served is not None, line
-            url = served[1]
-            page = get(f"{url}/")
-            assert "&lt;b&gt;page" in page
-            assert "<b>" not in page
-            (one,) = json.loads(get(f"{url}/api/status"))["groups"]
-            assert (one["group"], one["lag"], len(one["partitions"])) == (group, 3, 1)
-            assert "eo_listener_status_known 1.0" in get(f"{url}/metrics")
-            commit(servers, group, topic, {0: 10})
-            until(lambda: json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 0)
-            until(lambda: "verdict" in get(f"{url}/api/audit"), despite=urllib.error.HTTPError)
-            assert get(f"{url}/healthz") == "ok, groups read\n"
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
-            assert (process.returncode, said) == (0, "")
-        finally:
-            process.kill()
+    with Program([sys.executable, "-m", "eo_listener", "serve", *words]) as process:
+        line = process.await_line("serving ")
+        served = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/ until Ctrl-C", line)
+        assert served is not None, line
+        url = served[1]
+        page = get(f"{url}/")
+        assert "&lt;b&gt;page" in page
+        assert "<b>" not in page
+        (one,) = json.loads(get(f"{url}/api/status"))["groups"]
+        assert (one["group"], one["lag"], len(one["partitions"])) == (group, 3, 1)
+        assert "eo_listener_status_known 1.0" in get(f"{url}/metrics")
+        commit(servers, group, topic, {0: 10})
+        until(lambda: json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 0)
+        until(lambda: "verdict" in get(f"{url}/api/audit"), despite=urllib.error.HTTPError)
+        assert get(f"{url}/healthz") == "ok, groups read\n"
+        assert process.ending(signal.SIGINT) == (0, "")
 
 
 def test_a_first_reading_that_fails_is_one_error(

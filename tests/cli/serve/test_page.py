@@ -130,21 +130,17 @@ def test_what_is_gravest_comes_first() -> None:
 
 
 def test_what_is_wrong_stands_first_with_what_to_type() -> None:
-    """Before any group that is well: what it is, its cause, and the command for this cluster."""
+    """Before any group that is well: what it is, its cause, and the command; of five, of 60."""
+    many = [group(f"stopped-{n}", verdict=STOP) for n in range(60)]
+    text = Page(overview(watched([group("well"), *many])[0].view())).text
+    assert text.partition("61 groups")[0].count("STOP group stopped-") == 5
+    assert "and 55 groups more, below" in text
     made, _, _ = watched([group(f"well-{n}") for n in range(60)] + [group("stopped", verdict=STOP)])
     text = Page(overview(made.view())).text
     assert text.index("STOP group stopped: ") < text.index("61 groups")
     typed = f"eo-listener audit --checkpoint CHECKPOINT -b {SERVERS} -g stopped"
     assert text.index(typed) < text.index("CHECKPOINT is the query's") < text.index("61 groups")
     assert typed in of_group(made.view(), "stopped").text
-
-
-def test_of_many_that_are_wrong_the_gravest_are_named() -> None:
-    """Five; how many more there are is said, and that all are below."""
-    made, _, _ = watched([group(f"stopped-{n}", verdict=STOP) for n in range(60)])
-    text = Page(overview(made.view())).text
-    assert text.count("STOP group stopped-") == 5
-    assert "and 55 groups more, below" in text
 
 
 def test_what_an_audit_has_found_stands_first_with_what_to_type(tmp_path: Path) -> None:
