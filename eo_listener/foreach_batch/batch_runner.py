@@ -9,10 +9,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
-from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers, QueryStateLost
-from eo_listener.foreach_batch.batch_errors import SinkLedger
-from eo_listener.foreach_batch.batch_guard import (
+from eo_listener.batch_guard.errors import SinkLedger
+from eo_listener.batch_guard.judge import (
     Judgement,
     OnFirst,
     OnGap,
@@ -23,6 +21,8 @@ from eo_listener.foreach_batch.batch_guard import (
     judge_batch,
     topic_was_recreated,
 )
+from eo_listener.errors import EoListenerError, ForeignWriterError, GuardError, SettingsError
+from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers, QueryStateLost
 from eo_listener.foreach_batch.process_writes import (
     PROCESS_WRITES,
     ProcessWrites,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from eo_listener.batch_guard.judge import OnFirst, OnGap, OnRecreated
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.events import Observer, Observers
-from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.data_frames import DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader

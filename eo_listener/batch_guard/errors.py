@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from eo_listener.batch_guard.error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.errors import few
-from eo_listener.foreach_batch.batch_error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, literal
