@@ -39,7 +39,6 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 def row(number: int | None, word: str | None, offset: int, partition: int = 0, **more: Any) -> Row:
-    """A row that comes from this offset."""
     origin = {"topic": TP.topic, "partition": partition, "offset": offset}
     return {"id": number, "word": word, **more, **origin}
 
@@ -50,14 +49,12 @@ def columns_of(rows: Sequence[Row], kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def record_batch(rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> pa.RecordBatch:
-    """The rows as Spark brings them."""
     columns = columns_of(rows, kinds)
     arrays = [pa.array([one[name] for one in rows], ARROW[kind]) for name, kind in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
 def union(rows: Iterable[str]) -> str:
-    """A query for these rows."""
     return " UNION ALL ".join(f"SELECT {one}" for one in rows)
 
 
@@ -71,7 +68,6 @@ def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = 
 
 
 def write(sink: Sink, frame: Any, count: int = 10, *, query: str = QUERY) -> Applied:
-    """Write a frame as the sink's next batch."""
     entry = next_entry(sink, count, query=query)
     return sink.apply(frame, entry, plan_of(entry))
 
@@ -85,7 +81,6 @@ class TargetTable:
     opened: list[Any]
 
     def new_sink(self, **arguments: Any) -> Any:
-        """Return another driver's sink on the table."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -99,7 +94,6 @@ class TargetTable:
         raise NotImplementedError
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """Write these rows as this batch."""
         raise NotImplementedError
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -107,7 +101,6 @@ class TargetTable:
         raise NotImplementedError
 
     def run(self, statement: str) -> None:
-        """Run what another program does to {table}."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
@@ -123,7 +116,6 @@ class TargetTable:
         return self.opened[-1]
 
     def put(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> Applied:
-        """Write the rows as the sink's next batch."""
         return self.apply(sink, rows, kinds, next_entry(sink))
 
 
@@ -136,7 +128,6 @@ class SqlTarget(TargetTable):
     """What stands behind the type of a column that is the key."""
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, none if there is none."""
         raise NotImplementedError
 
     def make_table(
@@ -167,7 +158,6 @@ class SparkRows(TargetTable):
     spark: SparkSession
 
     def frame(self, query: str, **args: Any) -> DataFrame:
-        """Return the rows of a query."""
         return self.spark.sql(query, args=args)
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
@@ -178,7 +168,6 @@ class SparkRows(TargetTable):
         return applied
 
     def put_frame(self, sink: Any, frame: Any) -> Applied:
-        """Write a frame as the sink's next batch."""
         return write(sink, frame)
 
 
