@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import shlex
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -203,13 +201,6 @@ def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) ->
     assert not delegation_tokens.are_configured("host:9092")
 
 
-def test_a_sink_travels() -> None:
-    """A sink can be pickled, as Spark Connect does to send it to another process."""
-    sink = pickle.loads(pickle.dumps(KafkaSink(SERVERS, "delays", group="g")))  # noqa: S301  # ours
-    assert (sink.key, sink._group) == ("delays", "g")
-    sink.close()
-
-
 def error(code: str) -> KafkaError:
     return KafkaError(f"sending records at host:9092 failed: {code}", code=code)
 
@@ -246,13 +237,6 @@ def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says
     translated = EXPLAIN.translate(error(code))
     assert type(translated) is kind
     assert says in str(translated)
-
-
-def test_dead_letters_are_named_if_they_are_possible() -> None:
-    """Without transactions a sink refuses them."""
-    for fences in (True, False):
-        translated = replace(EXPLAIN, fences=fences).translate(error("MSG_SIZE_TOO_LARGE"))
-        assert ("dead letter" in str(translated)) is fences
 
 
 def test_rights_on_the_ledgers_topic() -> None:
