@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,10 +22,9 @@ from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, heads_of, plan_of, rows_of
-from tests.sinks.iceberg.batches import TP, at, entry
-from tests.sinks.iceberg.lake import Lake, catalog_conf
+from tests.sinks.chapters.store import once
+from tests.sinks.iceberg.lake import TP, Lake, catalog_conf, entry
 
 pytestmark = pytest.mark.spark
 
@@ -119,18 +117,6 @@ def test_rows_that_may_be_marked_are_computed_once(lake: Lake) -> None:
     assert computed.value == 3
 
 
-def test_the_ledger_outlives_expired_snapshots(lake: Lake) -> None:
-    """Between it and main's head too; where rows of it are left, nothing is to be accepted."""
-    write(lake, 0)
-    write(lake, 1)
-    for _ in range(2):
-        lake.append("t", [FOREIGN])
-    lake.expire("t")
-    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
-    write(lake, 2)
-    assert sorted(lake.rows("t")) == expected(0, 1, 2, foreign=2)
-
-
 def test_a_table_made_anew_has_no_ledger(lake: Lake) -> None:
     """Dropped, or dropped and made by another program, whatever the session has cached."""
     write(lake, 0)
@@ -173,23 +159,8 @@ def test_a_table_dropped_while_the_query_runs_is_not_made_again(
 
     for act, said in ((replace, "UUID does not match"), (lambda: other.sql(drop), "NoSuchTable")):
         sink.applied(QUERY)
-        with hooked(at("sink.commit-sent", act)), pytest.raises(SinkError, match=said):
+        with once("sink.commit-sent", act), pytest.raises(SinkError, match=said):
             apply(sink, frame, 1)
-
-
-def test_a_table_that_is_replaced_is_named(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    """By CREATE OR REPLACE: while the query runs, and where its ledger is read later."""
-    write(lake, 0)
-    write(lake, 1)
-    name = lake.table("t")
-    lake.other().sql(f"CREATE OR REPLACE TABLE {name} USING iceberg AS SELECT * FROM {name}")
-    with pytest.raises(SinkError, match=r"was replaced: .* of 'flights'") as refused:
-        apply(lake.sink("t"), lake.frame(rows_of(entry(2))), 2)
-    assert not isinstance(refused.value, ForeignWriterError)
-    with caplog.at_level(logging.WARNING, "eo_listener"):
-        assert dict(lake.sink("t").applied(QUERY)) == {}
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "CREATE OR REPLACE" in said
 
 
 def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
