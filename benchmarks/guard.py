@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.ratios import Figure, conclude, environment
+from eo_listener.batch_guard.judge import judge_batch
 from eo_listener.errors import GapError
-from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.ledger import Head
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition

@@ -52,7 +52,7 @@ class CommitFailed(Event):
     """The error text of the client's connection to Kafka, if there is one."""
     refused: bool
     """Set for an error that lasts until somebody acts (the group has members, a permission is
-    missing), not for a temporary one.
+    missing), not for a temporary error.
     """
     unknown: bool
     """Set if the commit may have succeeded nevertheless."""
@@ -140,7 +140,8 @@ class TopicRecreated(Event):
 class CommitterFenced(Event):
     """Another committer has taken over the group, and the broker permanently refuses this one.
 
-    This committer no longer commits `offsets`: its successor commits. `code` is Kafka's error name.
+    This committer no longer commits `offsets`: the other committer does. `code` is Kafka's error
+    name.
     """
 
     cluster: str
@@ -217,7 +218,7 @@ class GuardViolation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressEventsMissed(Event):
-    """No progress event arrived for the batches between these two, so they were not checked."""
+    """No progress event arrived for the batches between the two, so they were not checked."""
 
     query: str
     run_id: str

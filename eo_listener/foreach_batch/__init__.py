@@ -1,59 +1,11 @@
 """Writes each batch of a query to each of its sinks once, and finds the offsets to start at.
 
-How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
-
-- FIRST: the partition has no head, and the query begins with this batch: no earlier batch has read
-  the partition, or no offset comes before the range.
-- NEXT: the range starts where the head ends.
-- REPLAY: the range is the head's range, and the same checkpoint of this query has moved the head
-  there.
-- Anything else is an error; if a batch has several, the guard raises the gravest. Gravest first:
-  topic recreated, new checkpoint (of sources other than Kafka), partition vanished, regression (the
-  batch starts or ends below the head, or the log was truncated), overlap, not in the ledger, gap
-  (also: Kafka deleted records before they were read), some ranges replayed and others not.
-- On request the guard accepts a gap (`on_gap`), a ledger that begins in mid-stream (`on_first`), or
-  a recreated topic that is read from its start (`on_recreated`).
-
 The judgement explains an error; compare-and-set is the proof. In the transaction that writes the
 rows, each head must still be exactly the head that was read, and each statement must change exactly
 one row. This also stops a zombie or a second driver.
 
-A partition without a head (`batch_guard`):
-
-- The guard doubts it for two reasons: earlier batches of the checkpoint planned the partition
-  (`PlannedBatch.continued`), or the same query id has heads under other names in that store's
-  ledger (`Sink.moved_by`). The runner reads these heads in the first batch of a run (a query that
-  was renamed and renamed back has heads under both names; the model found that history), and if a
-  head is missing. Other names that the same run uses, with several sinks or several `exactly_once`
-  in one function, are no reason for doubt (`process_writes`).
-- Before the guard refuses such a partition, the plan reader finds out where the query began to read
-  (`sources/<n>/0`, see `from_the_beginning`): if a range still starts there, no batch has read
-  anything of the partition. For a live query Spark reads that file, from any file system that it
-  writes to. But if the file is missing, Spark would resolve `startingOffsets` now and write the
-  result, so the plan reader first checks that the file exists.
-- Rows that the store has from the same query id under an old name or an old table are never
-  written again, whatever the user accepts: after `ALTER TABLE ... RENAME` the old key and the new
-  key are one table. Tables of the same run do not count as old.
-- An empty range moves no head, but it creates a missing head. So a partition that loses its first
-  records before the first batch with data counts as a gap, and not as FIRST.
-
 Facts that count, and facts that do not:
 
-- The guard does not use a batch's number, with two exceptions. A batch without any new offset still
-  has rows if the watermark of a stateful query moves. Its ranges prove nothing, so for such a batch
-  alone, the query's id and the batch's number in the heads decide if it was applied.
-- Sources other than Kafka are counted (`next_move`): all such sources of a query are one partition,
-  whose offset is the number of the batch. If only the number counted, a batch that was planned
-  again (after the loss of `offsets/N`, or in a copy of the checkpoint) would count as a replay.
-  Such a batch reads other files, although Spark's text for them may be the same
-  (`{"logOffset":7}`). But the time in `offsets/N` differs, because Spark writes it when it plans
-  the batch, and reads it at a restart. So the head has a digest of that file, and the guard
-  compares each batch with the previous one.
-- Topic ids have no order. If the ledger's id differs from the plan's, the runner queries Kafka
-  again after it has read the ledger (`on_recreated="restart"` only), so that the plan's id is the
-  newer one. Otherwise a driver that was suspended while its topic was recreated would mistake its
-  old topic for the new one; the model found that history.
-- Two sources must not read the same partition: the ledger has one head for it.
 - A replay of a stateful query is computed and its rows are discarded, because Spark 4.2 fails a
   query whose state was not written (SPARK-52008). For a stateless query, Spark computes nothing.
 - The plan reader finds the run of a batch by the DataFrame's session, of which each run has a
@@ -65,9 +17,9 @@ Rows that are computed once (`data_frames`):
 
 - If a shuffle precedes the rows, a lost executor makes Spark compute a part of them a second time,
   and rows of the two computations need not fit together (`spark/jvm/stage_attempts.py`). With
-  several sinks, a frame may read a table that an earlier sink has just written: `persist()` is no
-  copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows are
-  computed by `localCheckpoint` before the first sink writes.
+  several sinks, a frame may read a table that an earlier sink has just written: `persist()` is not
+  a copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows
+  are computed by `localCheckpoint` before the first sink writes.
 - Spark's status store shows if a stage ran twice. For a new try, eo_listener plans the transform
   again, with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so
   that only a restart helps.
@@ -77,7 +29,7 @@ After a failure (`SinkWriter`):
 - After a conflict, the writer tries the whole entry again.
 - After a lost answer to COMMIT, the writer reads the ledger until it shows the outcome.
 - If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
-  previous driver that was about to end may have written this very batch, which is no error. Any
+  previous driver that was about to end may have written this very batch, which is not an error. Any
   other move by another driver is an error.
 - All these retries are limited. Every other error goes to Spark, which ends the query with its
   text.
@@ -101,8 +53,4 @@ Cost:
   tasks, 1.4 s for 1,000.
 - Rows after a shuffle cost one job more and a look at the store: about 27 ms for a batch of a few
   rows, measured in one process. Looking for a shuffle in the plan takes 1 to 4 ms for every batch.
-- The judgement takes about 2 us per partition on a slow machine, half of it for creating the
-  `Move`s: 2 ms for 1,000, 29 ms for 10,000 (`python -m benchmarks.guard`). Judging all partitions
-  at once by comprehensions, or bypassing the constructor, was a fifth faster at most, so the code
-  stays readable; the plan and the ledger's statements cost more.
 """

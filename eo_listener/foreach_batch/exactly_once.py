@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from eo_listener.batch_guard.judge import OnFirst, OnGap, OnRecreated
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.events import Observer, Observers
-from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.data_frames import DataFrames
 from eo_listener.foreach_batch.plan_reader import QueryPlanReader
@@ -64,7 +64,7 @@ def exactly_once(
 
     Under Spark Connect the running query cannot be read, so `name` and `checkpoint`, the query's
     checkpointLocation, must be given. With `options`, the reader's options, the function reads log
-    starts and topic ids from Kafka there; without them it does not check these.
+    starts and topic ids from Kafka there; without `options`, it does not check them.
 
     Raises SettingsError immediately if an argument is invalid. The returned function raises
     GuardError, SinkError, PoisonRowError, KafkaError and JvmError, and Spark then fails the query.
@@ -136,7 +136,7 @@ class ExactlyOnce:
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Return a context in which the thread works in the session of `frame`, if it is a classic one.
+    """Return a context in which the thread works in the session of `frame`, if that is classic.
 
     Raises JvmError.
     """

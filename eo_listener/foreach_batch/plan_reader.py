@@ -1,4 +1,4 @@
-"""Reads Spark's plan of a batch from the live query or, without access to it, its checkpoint."""
+"""Reads Spark's plan of a batch from the live query or, without access to that, its checkpoint."""
 
 from __future__ import annotations
 

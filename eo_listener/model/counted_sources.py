@@ -1,7 +1,7 @@
 """Sources that are not Kafka: the guard cannot read their offsets, so it counts their batches.
 
 Only Spark's promise is known about such a source: under one checkpoint, a batch that is run again
-has the same records. So all such sources of a query are one partition, whose offsets are the
+has the same records. So all such sources of a query count as one partition, whose offsets are the
 numbers of the checkpoint's batches. Each batch has one such offset, even without new records.
 """
 

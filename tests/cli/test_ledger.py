@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from eo_listener.batch_guard.judge import judge_batch
 from eo_listener.cli import ledger as ledger_command
 from eo_listener.cli.ledger import client_properties
 from eo_listener.errors import GapError, InUseError, SettingsError
-from eo_listener.foreach_batch.batch_guard import judge_batch
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import AppliedBatch, BatchVerdict, Entry, LedgerKey, StoredLedger
 from eo_listener.offsets import OffsetRange, TopicPartition

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from eo_listener.batch_guard.error_kinds import BatchErrorKind
 from eo_listener.errors import EoListenerError
-from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
 from tests.documents.markdown import DOCS, ROOT
 from tests.python_source import tree_of
 

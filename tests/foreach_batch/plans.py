@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from eo_listener.batch_guard.judge import Judgement, judge_batch
 from eo_listener.errors import EoListenerError
-from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
 from eo_listener.model.ledger import Head
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from eo_listener.batch_guard.errors import SinkLedger
+from eo_listener.batch_guard.judge import Judgement, OtherHeads, is_unknown
 from eo_listener.errors import GapError, NotInLedgerError
 from eo_listener.events import BatchApplied
-from eo_listener.foreach_batch.batch_errors import SinkLedger
-from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads, is_unknown
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace

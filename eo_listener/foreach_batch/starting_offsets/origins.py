@@ -18,7 +18,7 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 
 def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
-    """Return the offsets up to which a query was applied, from the heads of its sinks.
+    """Return the offsets up to which a query's records were applied, from the heads of its sinks.
 
     The function ignores sources other than Kafka. Raises SinkError if a store cannot be read.
     Raises SettingsError if a store has no heads of the query, or no Kafka offsets, or if the
@@ -52,7 +52,7 @@ def _sink_origin(sink: Sink, query: str) -> Origin:
 
 
 def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
-    """Return the offsets up to which a query was applied, from its heads in one ledger.
+    """Return the offsets up to which a query's records were applied, from its heads in one ledger.
 
     `label` names the sink or the store. Raises SettingsError if no head is of a Kafka source.
     """

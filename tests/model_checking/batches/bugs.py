@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from eo_listener.batch_guard import judge as batch_guard
+from eo_listener.batch_guard.error_kinds import BatchErrorKind
+from eo_listener.batch_guard.judge import Judgement, judge_batch
 from eo_listener.errors import ForeignWriterError
-from eo_listener.foreach_batch import batch_guard
 from eo_listener.foreach_batch import batch_runner as steps
-from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_guard import Judgement, judge_batch
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.sink_writer import SinkWriter, Written
 from eo_listener.foreach_batch.starting_offsets import origins, resolve

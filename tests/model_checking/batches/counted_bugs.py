@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eo_listener.foreach_batch import batch_guard
-from eo_listener.foreach_batch.batch_guard import _BatchCheck, _consent
+from eo_listener.batch_guard import judge as batch_guard
+from eo_listener.batch_guard.judge import _BatchCheck, _consent
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Applied, Entry, Move
 from eo_listener.testing import MemorySink

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from eo_listener.batch_guard.judge import OnFirst, OnGap, OnRecreated
 from eo_listener.errors import EoListenerError
-from eo_listener.foreach_batch.batch_guard import OnFirst, OnGap, OnRecreated
 from eo_listener.foreach_batch.batch_runner import BatchRunner, Frames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits

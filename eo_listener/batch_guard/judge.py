@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eo_listener.batch_guard.error_kinds import BatchErrorKind
+from eo_listener.batch_guard.errors import BatchErrors, SinkLedger
 from eo_listener.errors import SettingsError
-from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
 from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey, Move
 from eo_listener.model.planned_batch import PlannedBatch
@@ -193,7 +193,7 @@ class _BatchCheck:
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Add an error for each partition in the ledger that the batch does not read.
 
-        Partitions of topics that the batch does not read at all are left out.
+        The method skips topics that the batch does not read at all.
         """
         gone = self.applied.keys() - ranges.keys()
         if not gone:
@@ -329,7 +329,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end, or was not read; else add an error."""
+        """Return True if the log reaches the range's end, or was not read; or else add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -460,16 +460,16 @@ class _BatchCheck:
     def next_move(
         self, counted: CountedSources, head: Head | None, new_checkpoint: str | None
     ) -> Move | None:
-        """Return the move of BATCHES; None, with an error added, if the batch must not be applied.
+        """Return the move of BATCHES; add an error and return None if the guard refuses the batch.
 
-        This compares the batch's number with the head of BATCHES, which each batch of a checkpoint
-        moves by one. A number has a meaning in its own checkpoint only, and there only for one plan
-        of the batch. So the head names both: it holds the checkpoint's query id, and in place of a
-        topic id the id of the plan. The guard accepts a head of another checkpoint only if the user
-        has named this head and the new checkpoint. With a general consent, a query whose checkpoint
-        was deleted would read a whole source a second time; and what the new checkpoint has to read
-        depends on what the sink has. `new_checkpoint` names the head and the new checkpoint, in the
-        form of `_consent`.
+        The method compares the batch's number with the head of BATCHES, which each batch of a
+        checkpoint moves by one. A number has a meaning in its own checkpoint only, and there only
+        for one plan of the batch. So the head names both: it holds the checkpoint's query id, and
+        in place of a topic id the id of the plan. The guard accepts a head of another checkpoint
+        only if the user has named this head and the new checkpoint. With a general consent, a query
+        whose checkpoint was deleted would read a whole source a second time; and what the new
+        checkpoint has to read depends on what the sink has. `new_checkpoint` names the head and the
+        new checkpoint, in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eo_listener.batch_guard.judge import OtherHeads
 from eo_listener.errors import (
     GapError,
     GuardError,
@@ -16,7 +17,6 @@ from eo_listener.errors import (
     PartialReplayError,
     RegressionError,
 )
-from eo_listener.foreach_batch.batch_guard import OtherHeads
 from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.planned_batch import PlannedBatch

@@ -1,11 +1,11 @@
-"""Collects the errors of a batch, and raises the gravest. Reads and writes nothing."""
+"""Collects the errors of a batch, and raises the gravest. No I/O."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from eo_listener.batch_guard.error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.errors import few
-from eo_listener.foreach_batch.batch_error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, literal

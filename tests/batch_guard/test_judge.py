@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener import exactly_once, starting_offsets
+from eo_listener.batch_guard.error_kinds import BatchErrorKind
+from eo_listener.batch_guard.errors import BatchErrors, SinkLedger
+from eo_listener.batch_guard.judge import Judgement, OtherHeads
 from eo_listener.errors import (
     GapError,
     GuardError,
@@ -23,9 +26,6 @@ from eo_listener.errors import (
     SettingsError,
     TopicRecreatedError,
 )
-from eo_listener.foreach_batch.batch_error_kinds import BatchErrorKind
-from eo_listener.foreach_batch.batch_errors import BatchErrors, SinkLedger
-from eo_listener.foreach_batch.batch_guard import Judgement, OtherHeads
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
