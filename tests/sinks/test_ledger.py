@@ -304,24 +304,6 @@ def test_when_a_head_was_moved_is_known_without_the_batch_before() -> None:
     assert moved_at([LedgerStep(unknown, None, 1, 0)]) == {}
 
 
-def test_no_more_batches_are_read_than_are_needed() -> None:
-    """Each may be a file: the newest alone, where all heads are of it; never more than 100."""
-    taken = 0
-
-    def steps(batches: int) -> Iterator[LedgerStep]:
-        nonlocal taken
-        for number in range(1000, 1000 - batches, -1):
-            taken += 1
-            after = {T0: head(number, number + 1, number), T1: head(0, 1, 0)}
-            yield LedgerStep(after, {**after, T0: head(number - 1, number, number - 1)}, 1, 0)
-
-    assert moved_at(steps(500)).keys() == {T0}
-    assert taken == 100
-    taken = 0
-    assert moved_at(LedgerStep({T0: one.heads[T0]}, None, 1, 0) for one in steps(5)).keys() == {T0}
-    assert taken == 1
-
-
 def test_only_partitions_that_another_driver_has_changed_are_named() -> None:
     """Neither a head that is as it was found, nor one that this entry has moved itself."""
     ours, found, moved_on, gone = (TopicPartition("flights", number) for number in range(4))

@@ -87,10 +87,8 @@ class TargetTable:
         """Have no table and no ledger, as at the start of a test."""
         raise NotImplementedError
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        """Make the table, with a key and a rule, if it has these, and a column that is no null."""
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        """Make the table, with a `key`, a `check` and a `required` column, if rules have these."""
         raise NotImplementedError
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
@@ -130,14 +128,12 @@ class SqlTarget(TargetTable):
     def rows_of(self, table: str) -> list[dict[str, Any]]:
         raise NotImplementedError
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        rules = {required: " NOT NULL", key: f" {self.key_rule}"}
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        behind = {rules.get("required"): " NOT NULL", rules.get("key"): f" {self.key_rule}"}
         listed = [
-            f'"{name}" {self.types[kind]}{rules.get(name, "")}' for name, kind in columns.items()
+            f'"{name}" {self.types[kind]}{behind.get(name, "")}' for name, kind in columns.items()
         ]
-        listed += [f"CHECK ({check})"] if check else []
+        listed += [f"CHECK ({rules['check']})"] if "check" in rules else []
         self.run(f"CREATE TABLE {{table}} ({', '.join(listed)})")
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
@@ -176,9 +172,7 @@ class SparkTarget(SparkRows):
 
     provider: str
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        kinds = {**columns, **({required: f"{columns[required]} NOT NULL"} if required else {})}
-        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        null = {rules.get("required"): " NOT NULL"}
+        listed = ", ".join(f"{name} {kind}{null.get(name, '')}" for name, kind in columns.items())
         self.run(f"CREATE TABLE {{table}} ({listed}) USING {self.provider}")

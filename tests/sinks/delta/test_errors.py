@@ -8,7 +8,6 @@ import pytest
 
 from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError
 from eo_listener.sinks.delta import DeltaSink
-from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.catalog import check_storage
 from eo_listener.sinks.delta.errors import explained
 
@@ -131,17 +130,6 @@ def test_arguments_that_cannot_be(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said) as refused:
         DeltaSink(**arguments)
     assert refused.value.fix
-
-
-def test_a_name_without_a_database_gets_one() -> None:
-    """The one that it had first: USE changes no table under a query."""
-
-    def reference(name: str) -> str:
-        return Target(table=name).reference(None, "my db")
-
-    assert reference("delays") == "`my db`.delays"
-    assert reference("`de.lays`") == "`my db`.`de.lays`"
-    assert reference("lake.delays") == "lake.delays"
 
 
 def test_on_s3_a_log_store_must_be_chosen() -> None:

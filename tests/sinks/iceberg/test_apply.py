@@ -157,7 +157,5 @@ def test_what_is_not_done_to_the_branch_is_refused(text: str) -> None:
 
 def test_statements_in_any_dress_are_taken() -> None:
     """Comments before them, and lower case."""
-    IcebergSink("lake.db.t", apply="/* a */ -- b\n insert  overwrite {table} SELECT 1")
-    IcebergSink(
-        "lake.db.t", apply=["update {table} SET x = 1", "INSERT INTO TABLE {table} SELECT 1"]
-    )
+    taken = ["/* a */ -- b\n insert  overwrite {table} SELECT 1", "update {table} SET x = 1"]
+    IcebergSink("lake.db.t", apply=[*taken, "INSERT INTO TABLE {table} SELECT 1"])

@@ -139,11 +139,9 @@ class Refusing(Catalog):
                     self.commit()
                 raise self.error
 
-    def create_branch(
-        self, name: str, *, at: int | None, summary: dict[str, str] | None = None
-    ) -> int:
+    def create_branch(self, name: str, **given: Any) -> int:
         self._refuse("create")
-        return super().create_branch(name, at=at, summary=summary)
+        return super().create_branch(name, **given)
 
     def publish(  # type: ignore[override]  # that of IcebergTable
         self, branch: str, *, summary: dict[str, str] | None, **_: Any

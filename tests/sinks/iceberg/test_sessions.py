@@ -89,16 +89,6 @@ def test_the_runtime_that_fits_is_named(
         check(monkeypatch, spark, scala, jar)
 
 
-@pytest.mark.parametrize(("spark", "scala"), [("4.2.0", "2.13"), ("4.0.0", "2.12")])
-def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str) -> None:
-    """Nothing is named that does not exist."""
-    with pytest.raises(SettingsError) as refused:
-        check(monkeypatch, spark, scala, None)
-    for fact in (f"Spark {spark}", f"Scala {scala}", "3.5, 4.0 and"):
-        assert fact in str(refused.value)
-    assert "org.apache.iceberg:" not in str(refused.value)
-
-
 def test_spark_connect_is_refused() -> None:
     """Its sessions have no JVM to be asked."""
     with pytest.raises(SettingsError, match="Spark Connect"):

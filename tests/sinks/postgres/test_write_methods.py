@@ -225,12 +225,14 @@ def test_executors_that_come_to_another_place(db: Database) -> None:
     assert ("cannot connect" in down.reason, down.passing) == (True, True)
 
 
-PROGRAM = """
+HEAD = """
 import json, sys
 from eo_listener.sinks.postgres import PostgresSink
 from tests.sinks.postgres.course import next_entry
 from eo_listener.testing.made_up_entries import plan_of
 from tests.spark_session import builder
+"""
+PROGRAM = """
 dsn, path = sys.argv[1:]
 conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executorEnv.PYTHONPATH": path}
 spark = builder(conf).getOrCreate()
@@ -258,7 +260,7 @@ def run_apart(program: str, *words: object, timeout: float = 200) -> str:
 @pytest.mark.slow
 def test_executors_of_their_own_stage_rows(db: Database) -> None:
     """With executors in other processes each write method brings every row, once."""
-    said = json.loads(run_apart(PROGRAM, db.dsn, ROOT).splitlines()[-1])
+    said = json.loads(run_apart(HEAD + PROGRAM, db.dsn, ROOT).splitlines()[-1])
     assert said == {"staging": 4000, "auto": 4000, "driver": 4000}
     for write_method in ("staging", "auto", "driver"):
         counts = db.ask(f"SELECT count(*), count(DISTINCT id) FROM {write_method}")
@@ -267,11 +269,6 @@ def test_executors_of_their_own_stage_rows(db: Database) -> None:
 
 
 BIG = """
-import sys
-from eo_listener.sinks.postgres import PostgresSink
-from tests.sinks.postgres.course import next_entry
-from eo_listener.testing.made_up_entries import plan_of
-from tests.spark_session import builder
 dsn, write_method, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 spark = builder({"spark.driver.memory": "512m", "spark.master": "local[1]"}).getOrCreate()
 # One task: what one partition of Kafka is. 2 KB a row, which no compression makes small.
@@ -290,6 +287,6 @@ spark.stop()
 def test_a_partition_larger_than_the_heap(db: Database, write_method: str) -> None:
     """One task of 820 MB goes through a JVM with a heap of 512 MB, by both write methods."""
     rows = 400_000
-    run_apart(BIG, db.dsn, write_method, rows, timeout=900)
+    run_apart(HEAD + BIG, db.dsn, write_method, rows, timeout=900)
     found = db.ask(f"SELECT count(*), sum(length(wide)) FROM {write_method}")
     assert found == [(rows, rows * 2048)]

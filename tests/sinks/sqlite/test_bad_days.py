@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import resource
 import signal
@@ -236,15 +235,3 @@ def test_a_fork_has_a_connection_of_its_own(path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")  # the parent's lock still holds
     parents.execute("COMMIT")
     file.close()
-
-
-def test_a_sink_in_use_can_be_sent_elsewhere(path: Path) -> None:
-    """Pickled while its file is open, it opens it again where it arrives."""
-    sink = SqliteSink(path, "t")
-    sink.applied(QUERY)
-    sent = pickle.loads(pickle.dumps(sink))  # noqa: S301  # our own
-    assert sent.applied(QUERY) == {}
-    assert sent.label == sink.label
-    assert sent._file.connection() is not sink._file.connection()
-    for one in (sent, sink):
-        one.close()
