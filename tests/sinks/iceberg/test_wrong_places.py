@@ -108,7 +108,7 @@ def test_a_batch_that_is_cherry_picked(java: Catalog, table: str, appends: bool)
     assert len(java.rows(table)) == 2
     with pytest.raises(SinkError, match="without their ledger") as refused:
         JavaSink(java, table).applied(QUERY)
-    assert f"Roll main back to snapshot {before};" in str(refused.value.fix)
+    assert f"Roll main back to snapshot {before}" in str(refused.value.fix)
     with pytest.raises(SinkError, match="without their ledger"):
         write(java, table, 1, appends=appends)
     java.roll_back(table, before)
