@@ -325,7 +325,8 @@ class SinkError(UnavailableError):
 class RetriableSinkError(SinkError):
     """The store reports a conflict (serialization, deadlock); repeating the whole batch solves it.
 
-    Cause: two writers met, the server is restarting, or a failover is in progress.
+    Cause: two writers wrote at the same time, the server is restarting, or a failover is in
+    progress.
     Fix: nothing if the conflict is temporary: `exactly_once` retries the batch for `retry_timeout`.
     If the query failed, restart it as soon as the store answers.
     """

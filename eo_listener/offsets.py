@@ -1,7 +1,8 @@
 """Partitions, offsets and ranges of offsets, as the whole package uses them.
 
 An offset is always that of the *next* record to read, as in Kafka's own group offsets and in
-Spark's progress events. Nothing in this package adds 1 to an offset, or subtracts 1.
+Spark's progress events. Nothing in this package adds 1 to such an offset, or subtracts 1; only the
+offset of a single record becomes a range of one.
 """
 
 from __future__ import annotations

@@ -87,12 +87,13 @@ def judge_batch(
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
     `sink` is the sink's label, and `ledger` the place of its heads, for the texts of errors.
-    `other_heads` is needed if `is_unknown`, and in the first batch of a run: without it each
-    partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
+    `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
+    it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
-    `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
-    `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with which counted
-    sources continue, and the batch after which they do. Those sources ignore `per_partition`.
+    `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
+    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with
+    which counted sources continue, and the batch after which they do. Those sources ignore
+    `per_partition`.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -239,7 +240,7 @@ class _BatchCheck:
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge each range by its offsets; an empty range only creates a missing head.
 
-        A range that simply comes next, as nearly all do, is judged here, without further calls.
+        A range that simply comes next, as nearly all do, needs no further calls.
         """
         applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -329,7 +330,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end, or was not read; or else add an error."""
+        """Return True if the log reaches the range's end or was not read; if not, add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)

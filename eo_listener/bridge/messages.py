@@ -131,7 +131,7 @@ def ask(number: int, question: str, *, run_id: str, call: str, argument: str) ->
 
 
 def forget(run_id: str) -> bytes:
-    """Return the message that a run is settled, so that the bridge will not ask about it again.
+    """Return the message that a run is settled: the bridge will not ask about the run again.
 
     The JVM may also drop the run's events.
     """

@@ -1,7 +1,7 @@
 """Checks that a client's names, addresses and properties reach Kafka unchanged.
 
-A client written in C takes a NUL for the end of a text, so with a NUL in a group's name it would
-use another group. And for a text that cannot be written as UTF-8, confluent-kafka ends the whole
+A client written in C takes a NUL for the end of a text, and so would use another group if a group's
+name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the whole
 process.
 """
 

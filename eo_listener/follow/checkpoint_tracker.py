@@ -70,10 +70,10 @@ def plan(
 class Step:
     """The actions that follow from a reading.
 
-    `withheld` are the commits that the guard holds back. With `recommit`, offsets that are already
-    committed are committed again. `released` means that the earlier offsets of this checkpoint no
-    longer hold back other checkpoints with the same groups. `pause` is the time until the next
-    reading, in seconds.
+    `withheld` are the commits that the guard holds back. With `recommit`, the committer commits
+    offsets again that are already committed. `released` means that the earlier offsets of this
+    checkpoint no longer hold back other checkpoints with the same groups. `pause` is the time until
+    the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
@@ -227,7 +227,7 @@ class CheckpointTracker:
         return replace(step, recommit=recommit, events=(*events, *violations, *step.events))
 
     def _nothing(self, reading: Reading) -> tuple[Notice, ...]:
-        """Return the notice that the checkpoint has no committed batch, or has lost its last."""
+        """Return the notice that the checkpoint has no committed batch, or no longer has any."""
         if reading.findings:
             return ()
         notices = self._notices.report(

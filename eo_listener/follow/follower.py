@@ -265,7 +265,7 @@ def _silence(shown: str, seconds: float) -> Notice:
         kind=NoticeKind.SILENT,
         text=f"its storage has not answered for {seconds:.0f} s",
         cause="the network or the storage hangs",
-        fix="check it from this machine; the other checkpoints go on",
+        fix="check it from this machine; `follow` continues with the other checkpoints",
     )
 
 

@@ -1,8 +1,8 @@
 """Writes each batch of a query to each of its sinks once, and finds the offsets to start at.
 
-The judgement explains an error; compare-and-set is the proof. In the transaction that writes the
-rows, each head must still be exactly the head that was read, and each statement must change exactly
-one row. This also stops a zombie or a second driver.
+The judgement explains why a batch is refused; compare-and-set prevents a wrong write. In the
+transaction that writes the rows, each head must still be exactly the head that was read, and each
+statement must change exactly one row. This also stops a zombie or a second driver.
 
 Facts that count, and facts that do not:
 
@@ -11,7 +11,8 @@ Facts that count, and facts that do not:
 - The plan reader finds the run of a batch by the DataFrame's session, of which each run has a
   clone. The thread's local property names the query only if pyspark pins its threads. Under Spark
   Connect the run is unknown. There Spark starts a process for the function at each start of a
-  query, so process and query id stand for a run, for all its `exactly_once` (`plan_reader`).
+  query, so the process and the query id together identify a run, for all its `exactly_once`
+  (`plan_reader`).
 
 Rows that are computed once (`data_frames`):
 

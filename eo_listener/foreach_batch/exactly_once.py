@@ -136,7 +136,7 @@ class ExactlyOnce:
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Return a context in which the thread works in the session of `frame`, if that is classic.
+    """Return a context in which the thread works in the session of `frame`, unless it is Connect's.
 
     Raises JvmError.
     """

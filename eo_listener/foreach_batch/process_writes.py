@@ -26,7 +26,7 @@ class WriteTarget(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The ledgers that a run has read, and the writer of its newest batch in each."""
+    """The ledgers that a run has read, and the writers of its newest batch, by ledger."""
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
@@ -165,8 +165,8 @@ def refuse_second_call(plan: PlannedBatch) -> NoReturn:
         "that returned: the second call wrote nothing",
         cause="a foreachBatch function calls the same exactly_once(...) twice, but a sink "
         "takes each batch once",
-        fix="Call it once: union the DataFrames, or pass a sink for each and a transform "
-        "that returns a list. Or write each DataFrame with an exactly_once(...) of its "
+        fix="(1) Call it once: union the DataFrames, or pass a sink for each and a transform "
+        "that returns a list. (2) Or write each DataFrame with an exactly_once(...) of its "
         'own, under its own name: exactly_once(..., name="...")',
     )
 

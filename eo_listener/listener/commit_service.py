@@ -78,7 +78,7 @@ class CommitService:
         return open_cluster(cluster, self._mode, self._shim_client)
 
     def _properties(self, name: str) -> Mapping[str, str] | None:
-        """Return librdkafka's properties of a cluster, or None if it is not open or needs Java."""
+        """Return librdkafka's properties of a cluster, or None if they are not available."""
         cluster = self._clusters.get(name)
         if cluster is None or cluster.client == "java":
             return None

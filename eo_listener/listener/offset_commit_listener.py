@@ -48,7 +48,10 @@ _open: set[OffsetCommitListener] = set()
 
 
 class _ConnectRuns:
-    """The live runs that Spark Connect reported. Only a run's end proves that all events came."""
+    """The live runs that Spark Connect reported.
+
+    Only the event of a run's end proves that all its events have arrived.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

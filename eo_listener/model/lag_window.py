@@ -113,7 +113,7 @@ class LagTrend:
 
     @property
     def drained_in(self) -> float | None:
-        """The seconds until the lag is zero, at the rate of the last readings; None if unknown."""
+        """The seconds until the lag is zero, at the current rate; None if it is not falling."""
         if len(self._readings) < 2:
             return None
         (begun, first), (now, last) = self._readings[0], self._readings[-1]

@@ -16,7 +16,7 @@ ITS_CATALOG: Final = "with --spark-conf for its catalog"
 
 
 class LedgerStore(Enum):
-    """The kinds of stores with a ledger; a value begins an address, and is a package's name."""
+    """The kinds of stores with a ledger; a value is an address's prefix, and a package's name."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"

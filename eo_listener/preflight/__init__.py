@@ -8,7 +8,7 @@ only the check at the start of a listener starts a process.
   return a group's type, members and rights. So the check runs in a child process, `eo-listener
   preflight --stdin --json`, which reads settings from standard input, and prints findings.
 - The child process runs at low priority and for 90 s at most. It checks at most 200 groups of a
-  driver, ten seconds after the first commit to them.
+  driver, ten seconds after a query first uses them.
 - The check asks Kafka only to validate the creation of a sink's topic, which creates nothing. It
   tries the permission for the sink's transactional id with a timeout that the brokers refuse before
   they look at the id, so that no query is fenced. If the brokers' longest timeout is unknown, or

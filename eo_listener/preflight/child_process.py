@@ -53,7 +53,7 @@ class Answer:
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child process; if it crashes, try at most two more.
+    """Check in a child process; if that process crashes, try again, at most twice.
 
     Raises UnavailableError and FormatError.
     """

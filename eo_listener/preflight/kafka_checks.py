@@ -244,7 +244,7 @@ def _held(
             about,
             "it holds offsets of topics that do not exist, or that the client may not Describe: "
             f"{few(gone)}",
-            "nothing to do if they were deleted: the offsets expire",
+            "if the topics were deleted: nothing to do, their offsets expire",
         )
     if positions and not (strange or marked or beyond or lost or gone):
         by = f", by {few(writers)}" if writers else ""

@@ -51,11 +51,11 @@ class Cluster(Protocol):
         ...
 
     def try_creating(self, topic: str) -> Tried:
-        """Try if the topic could be created, without creating it."""
+        """Ask Kafka if the topic could be created, without creating it."""
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Try if the client may use the id. Fences no producer if `may_try` has returned True."""
+        """Test if the client may use the id. Fences no producer if `may_try` has returned True."""
         ...
 
 

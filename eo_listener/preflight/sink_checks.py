@@ -62,7 +62,7 @@ def judge_target(
     if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
         yield note(
             about,
-            "it has 1 partition, so one task writes all rows, which gains nothing over the driver",
+            "it has 1 partition, so one task writes all rows, no faster than the driver would",
             "give it more partitions" + ('; or write_method="driver"' if sink.transactions else ""),
         )
     if "compact" in (settings or {}).get(_POLICY, "") and is_letters:
@@ -169,8 +169,8 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
     elif copies is not None and copies < min(_SAFE, cluster.brokers):
         yield warning(
             about,
-            f"{TRANSACTIONS} has {copies} replicas on {cluster.brokers} brokers: while such a "
-            "broker is down, queries whose transactions it keeps wait",
+            f"{TRANSACTIONS} has {copies} replicas on {cluster.brokers} brokers: while one "
+            "of these brokers is down, queries whose transactions are on it wait",
             f"set {_REPLICAS}={_SAFE} on every broker before the first transaction; later, use "
             "kafka-reassign-partitions",
         )

@@ -26,9 +26,9 @@ Properties = Callable[[str], Mapping[str, str] | None]
 class StartCheck:
     """An observer that checks each group once, when a query first uses it, but at most 200 groups.
 
-    It calls `properties_of` for a cluster `gather` seconds after the first event that names the
-    cluster, and logs the findings. It raises nothing and waits for nothing: its own thread, which
-    ends when no group is left to check, starts one child at a time.
+    `gather` seconds after the first event that names a cluster, it calls `properties_of`, checks
+    the groups of that cluster, and logs the findings. It raises nothing and waits for nothing: its
+    own thread, which ends when no group is left to check, starts one child at a time.
     """
 
     def __init__(

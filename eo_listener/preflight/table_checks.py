@@ -267,7 +267,8 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
         yield warning(
             about,
             f"it has {facts.snapshots:,} snapshots, which every commit writes again",
-            "expire some: maintain_iceberg(table, expire_after=timedelta(days=7), execute=True)",
+            "expire old ones: maintain_iceberg(table, expire_after=timedelta(days=7), "
+            "execute=True)",
         )
     versions = properties.get(_METADATA_KEPT, "")
     most = int(versions) if versions.isdigit() else _KEPT_BY_ITSELF

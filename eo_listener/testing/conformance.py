@@ -254,7 +254,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
-        """A sink keeps the heads of queries apart, and a store keeps those of sinks apart."""
+        """A sink keeps the heads of queries apart, and a store keeps the heads of sinks apart."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2)})
         yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
         with self.opened() as sink, self.opened("second") as second:
@@ -353,7 +353,7 @@ class SinkConformance:
                 self.check(rows, heads)
 
     def test_a_reader_sees_all_or_nothing(self) -> None:
-        """At each point of a batch, a reader sees rows and heads of before or after the batch."""
+        """During a batch, a reader sees rows and heads as before the batch, or as after it."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))

@@ -69,7 +69,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Write `entry`, again after each conflict in the store; return False if it is refused."""
+    """Write `entry`, and try again after each conflict; return False if the sink refuses it."""
     for _ in range(50):
         try:
             sink.apply(frame, entry, plan_of(entry))

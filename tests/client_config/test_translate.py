@@ -128,9 +128,7 @@ CHECKED = {"ssl.endpoint.identification.algorithm": "https"}
         ({"client.dns.lookup": "default"}, {}),
     ],
 )  # fmt: skip  # one case a line
-def test_the_properties_given_to_librdkafka(
-    options: dict[str, str], properties: dict[str, str]
-) -> None:
+def test_properties_of_librdkafka(options: dict[str, str], properties: dict[str, str]) -> None:
     """Each way into a cluster has its properties, and nothing else goes along."""
     assert translate(source(options), gssapi=True) == ClientAccess(properties=properties)
 

@@ -151,11 +151,7 @@ def test_a_port_that_there_is_not_is_refused_in_every_mode(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "made"),
-    [
-        ("simple", [OUTSIDER]),
-        ("member", [MEMBER]),
-        ("transactional", [OUTSIDER, "producer"]),
-    ],
+    [("simple", [OUTSIDER]), ("member", [MEMBER]), ("transactional", [OUTSIDER, "producer"])],
 )
 def test_properties_are_checked_by_the_clients_that_get_them(
     monkeypatch: pytest.MonkeyPatch, mode: str, made: list[object]

@@ -79,7 +79,7 @@ class ClusterState:
         self._out_of_turn = 0
 
     def group(self, name: str) -> GroupState:
-        """Return the state of a group, created if it is new, and mark the group as changed."""
+        """Return the state of a group, which is created if it is new; mark the group as changed."""
         state = self._groups.get(name)
         if state is None:
             state = GroupState(self._cluster, name, self._retry, self._policy, self._random)
@@ -100,8 +100,8 @@ class ClusterState:
 
         The group with the fewest failures goes first, so that groups without answers delay the
         others least. Among groups with equally many failures, the group that has waited longest
-        goes first. After `OUT_OF_TURN` requests it goes first in any case, so that no group waits
-        forever.
+        goes first. After `OUT_OF_TURN` requests, the group that has waited longest goes first in
+        any case, so that no group waits forever.
         """
         if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()
@@ -120,7 +120,7 @@ class ClusterState:
         return None
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run has ended; `run_id` has the form that commit metadata contain."""
+        """Record that a run has ended. `run_id` is the short form, as in commit metadata."""
         for name, group in self._groups.items():
             group.end_run(run_id)
             self._due_times.mark_changed(name)

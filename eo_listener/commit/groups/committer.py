@@ -1,4 +1,4 @@
-"""The committer, which is one interface to the workers of all clusters."""
+"""The committer, the common interface of the workers of all clusters."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Committer:
 
     Every method except `flush` and `close` returns immediately. If a partition is offered several
     times, the committer commits the greatest offset, whatever the order. Only `close` drops
-    offsets. If no live run feeds a cluster, the committer ends the cluster's thread and clients
-    after `unused_timeout` seconds, once all offsets are confirmed: each set of credentials counts
-    as a separate cluster.
+    offsets. If no live run feeds a cluster for `unused_timeout` seconds, the committer ends the
+    cluster's thread and clients, once all offsets are confirmed. Each set of credentials counts as
+    a separate cluster.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Committer:
         self._closed = False
 
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand over positions to commit. After `close`, the committer only logs and drops them.
+        """Take positions to commit. After `close`, the committer only logs and drops them.
 
         With `recommit`, it also commits offsets again that are already committed, so that they do
         not expire.
@@ -117,7 +117,7 @@ class Committer:
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
-        """Set the clusters that live runs feed, so that the workers of the others may end."""
+        """Set the clusters that live runs feed, so that the workers of other clusters may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:

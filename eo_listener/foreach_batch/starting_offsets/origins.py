@@ -125,8 +125,8 @@ def _refuse_disagreement(first: Sink, before: Origin, sink: Sink, origin: Origin
             f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {expected.get(tp)} "
             f"and at {actual.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
-            fix="Start again from the old checkpoint: it writes that batch to the other "
-            "sink. Or give each sink a query of its own",
+            fix="(1) Start again from the old checkpoint: it writes that batch to the other "
+            "sink. (2) Or give each sink a query of its own",
         )
 
 
@@ -139,6 +139,6 @@ def _refuse_two_topics(first: Sink, before: Origin, sink: Sink, origin: Origin) 
             "recreated topic in one, and to the earlier topic in the other",
             cause="the first batch of the new topic reached only one of them before the query "
             "ended",
-            fix="Start again from the checkpoint of that batch: it writes the batch to the "
-            "other sink. Or give each sink a query of its own",
+            fix="(1) Start again from the checkpoint of that batch: it writes the batch to the "
+            "other sink. (2) Or give each sink a query of its own",
         )

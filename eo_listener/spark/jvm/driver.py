@@ -33,9 +33,8 @@ _KEPT = 1000  # a limit for runs whose end is never reported: each holds a query
 class LiveQueries:
     """The `QueryReader` of classic PySpark: asks the query itself, even if it has just ended.
 
-    The object holds a query from the query's start, or from the first request about it, until
-    `forget`, because Spark releases a query that has ended, perhaps a moment after its start
-    (`availableNow`).
+    Spark releases a query that has ended, perhaps a moment after its start (`availableNow`). So the
+    object holds each query from its start, or from the first request about it, until `forget`.
 
     A thread of Spark may call only the method `hold`.
     """
@@ -58,7 +57,7 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries, and hold no new ones, as a listener may still get events."""
+        """Release all queries, and hold no more, even if the listener still gets events."""
         self._closed = True
         self._queries.clear()
 
@@ -147,7 +146,7 @@ def _wait(context: Any, timeout: float, drained: list[bool]) -> None:
 
 
 class Driver:
-    """Delivers Spark's events, answers for running queries, and calls the shim."""
+    """Delivers Spark's events, reads running queries, and calls the shim."""
 
     def __init__(self) -> None:
         self.queries = LiveQueries()

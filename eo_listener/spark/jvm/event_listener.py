@@ -95,8 +95,8 @@ def wrap(
     """Return the Java listener that passes its events to `receiver`.
 
     The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
-    query that ends at once could not be asked. The listener calls `hold`, too, on the query's own
-    thread, so `hold` must do no I/O.
+    query that ends at once could not be asked. The call of `hold` runs on the query's own thread,
+    so `hold` must do no I/O.
 
     The result is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
     function uses the first session of the process. Raises JvmError if there is no session in this
@@ -117,7 +117,7 @@ def wrap(
 
 
 def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
-    """Keep exceptions of `method` in Python, and log one for each method and type.
+    """Keep exceptions of `method` in Python, and log only the first of each type.
 
     In the JVM, an exception would become a stack trace in Spark's log for every event, on the
     thread that all listeners share, and for `onQueryStarted` on the query's thread.
@@ -184,7 +184,7 @@ class _Callback:
         self._receiver.ended(json.loads(event.json())["runId"])
 
     def failed(self, method: str, error: Exception) -> None:
-        """Log an exception that must not reach the JVM, one for each method and type."""
+        """Log an exception that must not reach the JVM, only the first of each method and type."""
         kind = (method, type(error))
         if kind not in self._logged:
             self._logged.add(kind)
