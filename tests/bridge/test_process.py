@@ -126,8 +126,8 @@ def test_a_fault_of_its_own_ends_it() -> None:
 def test_what_it_needs() -> None:
     """Neither pyspark nor py4j; nor SIGHUP, which Windows lacks, to ignore the other signals."""
     code = (
-        "import signal, sys; del signal.SIGHUP; import eo_listener.bridge.__main__; "
-        "from eo_listener.bridge import process; process.ignore_signals(); "
+        "import signal, sys; del signal.SIGHUP; "
+        "from eo_listener.bridge.__main__ import ignore_signals; ignore_signals(); "
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN, *sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

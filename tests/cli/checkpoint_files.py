@@ -29,11 +29,9 @@ class CheckpointFiles:
             self.commit(batch)
 
     def plan(self, batch: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Write `offsets/N`."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1764000000000 + batch, "conf": {}}
         text = f"v1\n{json.dumps(metadata)}\n{write_offsets(ends)}"
         (self.folder / "offsets" / str(batch)).write_text(text)
 
     def commit(self, batch: int) -> None:
-        """Write `commits/N`."""
         (self.folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')

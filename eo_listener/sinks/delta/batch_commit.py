@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from pyspark.sql import functions as F  # noqa: N812  # its usual name
-
 from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
@@ -30,6 +28,8 @@ from eo_listener.sinks.delta.catalog import (
     table_columns,
 )
 from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, taken_back_meanwhile
+from eo_listener.sinks.delta.merge import prepared
+from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked_rows
 from eo_listener.sinks.ledger_text import LedgerText
@@ -37,20 +37,17 @@ from eo_listener.sinks.spark_columns import (
     NEW_COLUMNS,
     check_typed,
     check_upsert,
-    is_wider,
-    quoted,
     subschema,
     types_of,
 )
 from eo_listener.sinks.spark_merge import Merge
 from eo_listener.sinks.target import Mode
-from eo_listener.spark.jvm.delta_log import clone_session
 from eo_listener.spark.jvm.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from eo_listener.sinks.delta.arguments import Target
     from eo_listener.sinks.delta.commits import Commit
@@ -59,10 +56,6 @@ if TYPE_CHECKING:
     from eo_listener.sinks.spark_columns import Columns
 
 _CONF: Final = "spark.databricks.delta."
-_OF_MERGE: Final = {
-    f"{_CONF}schema.autoMerge.enabled": "false",
-    f"{_CONF}merge.materializeSource": "none",  # the rows are kept already
-}
 
 
 class BatchCommit:
@@ -95,7 +88,7 @@ class BatchCommit:
         columns = self._matched(rows, existing, location)
         with unmarked_rows(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
-                selected = frame.select(*(_widened(name, rows, existing) for name in columns))
+                selected = frame.select(*(widened(name, rows, existing) for name in columns))
                 return self._append(selected, location, record)
             merge = Merge(
                 target=self._target, table=table, label=self._label, rows=rows, columns=columns
@@ -184,16 +177,12 @@ class BatchCommit:
 
     def _merge(self, frame: DataFrame, merge: Merge, location: str, record: BatchRecord) -> Applied:
         settings = {
-            **_OF_MERGE,
             f"{_CONF}write.txnAppId": application_id(record.query),
             f"{_CONF}write.txnVersion": str(record.number),
             f"{_CONF}commitInfo.userMetadata": record.text(),
         }
-        with merge.staged(frame) as view:
-            merge.check_table(self._session, view)
-            # Not the batch's session, which other threads may use at the same time.
-            own, text = clone_session(self._session, settings), merge.statement(view)
-            return self._commit(record, location, lambda: own.sql(text))
+        with prepared(merge, frame, settings) as commit:
+            return self._commit(record, location, commit)
 
     def _commit(self, record: BatchRecord, location: str, commit: Callable[[], object]) -> Applied:
         fault_point("sink.begun")
@@ -254,9 +243,3 @@ class BatchCommit:
             f"{self._label}: Delta has not written batch {self._entry.batch_id}",
             cause=f"another program uses txnAppId={application_id(record.query)!r}",
         )
-
-
-def _widened(name: str, rows: Columns, table: Columns) -> Column:
-    """Return the column `name`, in the table's type if that type holds each of its values."""
-    column, kind = F.col(quoted(name)), table.get(name)
-    return column.cast(kind) if kind is not None and is_wider(kind, rows[name]) else column

@@ -1,0 +1,25 @@
+"""Casts columns of a batch to the types of a Delta table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+
+from eo_listener.sinks.spark_columns import is_wider, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from eo_listener.sinks.spark_columns import Columns
+
+
+def widened(name: str, rows: Columns, table: Columns) -> Column:
+    """Return the column `name`, in the table's type if that type holds each of its values.
+
+    Delta refuses any other difference.
+    """
+    column, kind = F.col(quoted(name)), table.get(name)
+    if kind is not None and is_wider(kind, rows[name]):
+        return column.cast(kind)
+    return column
