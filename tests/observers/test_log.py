@@ -169,7 +169,7 @@ NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, l
         (
             CommitAbandoned(**GROUP, offsets=FIVE),
             ERROR,
-            ["confirmed these offsets; the group", "t-0: 5"],
+            ["these offsets; the group", "t-0: 5"],
         ),
         (GroupOffsetsMissing(**GROUP, offsets=FIVE), WARNING, ["t-0: 5"]),
         (TopicRecreated(**GROUP, topic="t", was="a", now="b", offsets=FIVE), ERROR, ["topic t"]),
