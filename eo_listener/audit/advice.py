@@ -147,13 +147,13 @@ class Advice:
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
         """Return the command that gives a ledger a new name; without --execute it is a dry run."""
-        return self._place(address).rename(old, new)
+        return self.place(address).rename(old, new)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Return the command that accepts one gap; without --execute it is a dry run."""
-        return self._place(address, compares=True).accept(key, tp, gap)
+        return self.place(address, compares=True).accept(key, tp, gap)
 
-    def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
+    def place(self, address: str, *, compares: bool = False) -> LedgerPlace:
         """Return the place of a ledger; a topic without a cluster is on the audit's cluster.
 
         `compares` is True if the command can compare the source's log, on the audit's cluster.

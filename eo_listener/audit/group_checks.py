@@ -128,10 +128,13 @@ class _GroupCheck:
                 "a transaction that commits to it is open",
                 fix=self._advice.cluster.show_transactions("--group", group.name),
             )
-        yield from self._writers()
-        yield from self._lacking()
-        yield from self._ahead()
-        yield from self._behind()
+        unread = list(self._never_read())
+        yield from unread
+        if not unread:  # else a commit to the group would remove the only trace of them
+            yield from self._writers()
+            yield from self._lacking()
+            yield from self._ahead()
+            yield from self._behind()
 
     def _commit(self, *, rewind: bool) -> str:
         name, topics = self._group.name, self._positions.committed_to(self._group)
@@ -166,6 +169,33 @@ class _GroupCheck:
             cause=expiry,
             fix=self._commit(rewind=False),
         )
+
+    def _never_read(self) -> Findings:
+        """Yield a finding for records between another program's position and the query's start."""
+        checkpoint = self._positions.checkpoint
+        own = None if checkpoint is None else checkpoint.query_id
+        if checkpoint is None or own is None or checkpoint.damaged:
+            return
+        unread = {
+            tp: OffsetRange(self._group.after[tp].offset, start)
+            for tp, start in checkpoint.began.items()
+            if tp in self._group.after and self._group.after[tp].offset < start
+            if tp not in self._incomparable
+            if (writer := self._group.writer(tp)) is None or not own.startswith(writer.query_id)
+        }
+        if unread:
+            group = self._group.name
+            yield PositionFindingKind.NEVER_READ.finding(
+                self.about,
+                f"another program has committed up to the first of these offsets, and the query "
+                f"began to read at the last: {listed(unread)}; {size(unread.values()):,} records "
+                "were not read",
+                cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
+                "are not the group's offsets; or the group is not this query's",
+                fix=f"check that {group} is the query's group; if it is, stop the query, then "
+                f"{self._advice.begin_from_group(group)}",
+                ranges=single(unread),
+            )
 
     def _writers(self) -> Findings:
         writers = {tp: self._group.writer(tp) for tp in self._group.after}

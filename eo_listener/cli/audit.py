@@ -243,7 +243,11 @@ def _report(
                         reader, positions, columns, advice, read_committed=read_committed
                     )
                 break
-    result = outcome(findings, uncounted_rows=columns is None and positions.has_rows)
+    result = outcome(
+        findings,
+        compared=positions.compared,
+        uncounted_rows=columns is None and positions.has_rows,
+    )
     if as_json:
         print_json(document(positions, result))
     else:

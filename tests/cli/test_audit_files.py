@@ -83,6 +83,95 @@ def test_a_checkpoint_and_a_store_that_agree(
     assert "batch in doubt" in {one["kind"] for one in document["findings"]}
 
 
+def older_copy(files: CheckpointFiles, store: Store) -> None:
+    """The checkpoint is put back, and the query started once with no new records."""
+    files.forget(1)
+    files.plan(1, {TP: 25})
+
+
+def latest(files: CheckpointFiles, store: Store) -> None:
+    """The checkpoint is deleted, and the scheduler starts the query at the latest offset."""
+    store.execute("UPDATE eo_ledger SET query_id = 'older'")
+    files.begin_again({TP: 26})
+    files.plan(0, {TP: 30})
+
+
+def earliest(files: CheckpointFiles, store: Store) -> None:
+    """The same at the earliest offset, planned up to the ledger's position."""
+    store.execute("UPDATE eo_ledger SET query_id = 'older'")
+    files.begin_again({TP: 0})
+    files.plan(0, {TP: 20})
+
+
+def without_a_partition(files: CheckpointFiles, store: Store) -> None:
+    """The plan no longer reads a partition that the ledger has."""
+    files.plan(2, {TP._replace(partition=1): 5})
+
+
+def copied_while_it_ran(files: CheckpointFiles, store: Store) -> None:
+    """Batch 2 has no commit, and Spark goes on with batch 3, which begins after it."""
+    files.plan(2, {TP: 30})
+    files.plan(3, {TP: 40})
+
+
+def copied_in_part(files: CheckpointFiles, store: Store) -> None:
+    """Spark cannot start without offsets/N-1."""
+    files.plan(2, {TP: 30})
+    (files.folder / "offsets" / "1").unlink()
+
+
+def poisoned(files: CheckpointFiles, store: Store) -> None:
+    """Each start fails at the batch that was planned hours ago."""
+    files.plan(2, {TP: 30}, ago=3 * 3600)
+
+
+def accepted_too_far(files: CheckpointFiles, store: Store) -> None:
+    """A gap that was mistyped: nothing of the log will come to its end."""
+    store.execute("UPDATE eo_ledger SET next_offset = 41000, start_offset = 20")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "lost", "query"),
+    [
+        (older_copy, "batch refused", 0, None),
+        (latest, "batch refused", 6, None),
+        (latest, "batch refused", 6, "flights"),
+        (earliest, "batch refused", 0, None),
+        (without_a_partition, "batch refused", 0, None),
+        (copied_while_it_ran, "batches skipped", 10, None),
+        (copied_in_part, "checkpoint damaged", 0, None),
+        (poisoned, "batch in doubt", 0, None),
+        (accepted_too_far, "batch refused", 0, None),
+    ],
+)
+def test_a_query_that_will_not_start(
+    change: Callable[[CheckpointFiles, Store], None],
+    kind: str,
+    lost: int,
+    query: str | None,
+    checkpoint: CheckpointFiles,
+    store: Store,
+    audit: Audit,
+) -> None:
+    """The command names the reason and the loss, from the files and the ledger alone."""
+    change(checkpoint, store)
+    where = ["-c", checkpoint.folder, "--ledger", store.address]
+    code, document = audit(*where, *([] if query is None else ["--query", query]))
+    assert (code, document["lost"]) == (1, lost), document
+    assert kind in kinds(document)
+
+
+def test_a_new_query_beside_others_is_not_accused(
+    tmp_path: Path, store: Store, audit: Audit
+) -> None:
+    """Of several ledgers of its topic none is taken for its own before its first batch."""
+    store.write(replace(entry_of({}, {TP: OffsetRange(0, 10)}), query="other", query_id="x"))
+    files = CheckpointFiles(tmp_path / "new", {TP: 0})
+    files.plan(0, {TP: 10})
+    (files.folder / "metadata").write_text(json.dumps({"id": QUERY_ID.replace("0f8c", "aaaa")}))
+    assert audit("-c", files.folder, "--ledger", store.address)[0] == 0
+
+
 def test_a_cut_file(checkpoint: CheckpointFiles, audit: Audit) -> None:
     """It is named; the batch before it counts."""
     (checkpoint.folder / "offsets" / "1").write_text("v1\n{")
