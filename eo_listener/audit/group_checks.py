@@ -128,9 +128,10 @@ class _GroupCheck:
                 "a transaction that commits to it is open",
                 fix=self._advice.cluster.show_transactions("--group", group.name),
             )
-        unread = list(self._never_read())
-        yield from unread
-        if not unread:  # else a commit to the group would remove the only trace of them
+        # A group that a commit would take from another program, or a trace that it would remove.
+        first = [*self._never_read()] or [*self._never_committed()]
+        yield from first
+        if not first:
             yield from self._writers()
             yield from self._lacking()
             yield from self._ahead()
@@ -160,7 +161,8 @@ class _GroupCheck:
             "the last member leaves"
             if self._group.had_members
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
-            "deleted, nothing was ever committed, or it is misspelled"
+            "deleted, nothing was ever committed, it is misspelled, or -b names another cluster "
+            "than the query's"
         )
         return PositionFindingKind.GROUP_EMPTY.finding(
             self.about,
@@ -197,8 +199,28 @@ class _GroupCheck:
                 ranges=single(unread),
             )
 
+    def _never_committed(self) -> Findings:
+        """Yield a finding if no query of eo_listener has committed to the group."""
+        topics = {tp.topic for tp in self._done}
+        writers = [self._group.writer(tp) for tp in self._group.after if tp.topic in topics]
+        if writers and not any(writers):
+            yield PositionFindingKind.GROUP_FOREIGN.finding(
+                self.about,
+                "no query has committed to it: its offsets are those of another program",
+                cause="the name is wrong: this is the group of a consumer; or the group was "
+                "changed with Kafka's own tool after the query's last commit",
+                fix="check that -g names the query's group; if it does, the query's next commit "
+                "goes to it, unless the group is ahead of the query",
+                severity=Severity.PROBLEM,
+            )
+
     def _writers(self) -> Findings:
-        writers = {tp: self._group.writer(tp) for tp in self._group.after}
+        topics = {tp.topic for tp in self._done}
+        writers = {
+            tp: self._group.writer(tp)
+            for tp in self._group.after
+            if not topics or tp.topic in topics
+        }
         strange = sorted(tp for tp, writer in writers.items() if writer is None)
         own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
         ids = {writer.query_id for writer in writers.values() if writer is not None}

@@ -83,7 +83,19 @@ def read_history(
             facts.gaps.setdefault(tp, []).append(batch.gap)
         if before is None or batch.head.range.until >= before.head.range.until:
             last[tp] = batch
+    for tp, batch in last.items():
+        _compare_head(facts, batch, heads.get(tp))
     return facts
+
+
+def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
+    """Compare the end of a partition's history with its head: one transaction moves both."""
+    tp, reached = newest.partition, newest.head.range.until
+    until = reached if head is None else head.range.until
+    if until > reached:
+        facts.missing.setdefault(tp, []).append(OffsetRange(reached, until))
+    elif until < reached:
+        facts.repeated.setdefault(tp, []).append(OffsetRange(until, reached))
 
 
 def _compare(facts: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:

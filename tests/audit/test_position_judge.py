@@ -79,7 +79,8 @@ def in_group(before: Held, after: Held | None = None, **more: Any) -> Given:
     return {"groups": (group(before, after, **more),)}
 
 
-FOLLOW = "eo-listener follow /c -b k:9092 -g g --once"
+SEED = "eo-listener group seed -b k:9092 --from-checkpoint /c g"
+REWIND = SEED.replace("seed", "rewind")
 OTHER_QUERY = held(1, 50, query="deadbeef-0")
 TWO_QUERIES = in_group({TP: held(60)[TP], OTHER: OTHER_QUERY[OTHER]})
 OLDER = held(40, query="deadbeef-0")
@@ -113,19 +114,19 @@ RECREATED = logged(log(topic_id="B")) | DONE | grouped(70) | stored(ledger(50))
         (done(60, damaged=("offsets/4 is cut off",)), Kind.CHECKPOINT_DAMAGED,
          ["offsets/4 is cut off", "eo-listener checkpoint show /c; "]),
         # A group is committed from the checkpoint, of its own topics.
-        (DONE | in_group({}, had_members=False), Kind.GROUP_EMPTY, ["its offsets expired", FOLLOW]),
-        (DONE | in_group({}, had_members=True), Kind.GROUP_EMPTY, ["expire together", FOLLOW]),
-        (DONE | grouped(40), Kind.GROUP_BEHIND, ["20 records", FOLLOW]),
+        (DONE | in_group({}, had_members=False), Kind.GROUP_EMPTY, ["its offsets expired", SEED]),
+        (DONE | in_group({}, had_members=True), Kind.GROUP_EMPTY, ["expire together", SEED]),
+        (DONE | grouped(40), Kind.GROUP_BEHIND, ["20 records", SEED]),
         (OF_TWO_TOPICS | TWO_GROUPS, Kind.GROUP_BEHIND,
-         ["eo-listener follow /c -b k:9092 -g flights=g --once"]),
+         ["eo-listener group seed -b k:9092 --from-checkpoint /c -t flights g"]),
         # Of topics that it holds something of: a query's other topics may have other groups.
         (done(60, 50) | grouped(60), Kind.GROUP_LACKS, ["flights-1"]),
         (OF_TWO_TOPICS | grouped(60), Kind.GROUP_LACKS,
-         ["topic weather", "follow /c -b k:9092 -g flights=g -g weather=g --once"]),
+         ["topic weather", "group seed -b k:9092 --from-checkpoint /c -t flights -t weather g"]),
         (OF_TWO_TOPICS | {"groups": (group(held(60)), group({}, name="h"))}, Kind.GROUP_EMPTY, []),
         (OF_TWO_TOPICS | grouped(60) | logged(log()), Kind.TOPIC_GONE, []),
         # Whoever starts from it skips records; going back is declared.
-        (DONE | grouped(90), Kind.GROUP_AHEAD, ["30 records", f"{FOLLOW} --on-rewind allow"]),
+        (DONE | grouped(90), Kind.GROUP_AHEAD, ["30 records", REWIND]),
         # By the query ids in its commits: another than the checkpoint's, or two, or none.
         (DONE | grouped(60, after=held(60, query="deadbeef-0")), Kind.GROUP_FOREIGN,
          ["id deadbeef"]),
@@ -251,7 +252,7 @@ def test_a_loss_is_accepted_by_a_command_and_then_no_longer_counts() -> None:
         (ALL_FOUR | logged(log(start=80), log(start=10)), {Kind.RETENTION}, 20,
          ["failOnDataLoss=false"]),
         (logged(log(start=30)) | DONE | grouped(20), {Kind.RETENTION, Kind.GROUP_BEHIND}, 0,
-         [FOLLOW]),
+         [SEED]),
     ],
 )  # fmt: skip  # one case a line
 def test_what_is_lost_is_counted(given: Given, of: set[Kind], lost: int, parts: list[str]) -> None:
@@ -302,7 +303,7 @@ def test_a_group_that_lacks_a_whole_topic_is_not_called_fine() -> None:
     found = judged(OF_TWO_TOPICS | grouped(60))
     assert not [one for one in found.findings if one.kind is Kind.AGREED and "group" in one.about]
     damaged = {"checkpoint": replace(TWO_TOPICS, damaged=("offsets/4 is cut off",))}
-    assert "follow /c" not in noted(judged(damaged | grouped(60)), Kind.GROUP_LACKS).fix
+    assert "seed" not in noted(judged(damaged | grouped(60)), Kind.GROUP_LACKS).fix
 
 
 def test_a_group_ahead_of_the_ledger_alone() -> None:
@@ -311,7 +312,7 @@ def test_a_group_ahead_of_the_ledger_alone() -> None:
     found = only(outcome(judge_positions(given, Advice(cluster=ClusterCommands(servers="k:9092")))))
     assert (found.kind, found.ranges) == (Kind.GROUP_AHEAD, {TP: (OffsetRange(60, 90),)})
     assert "checkpoint" in found.fix
-    assert "follow" not in found.fix
+    assert "seed" not in found.fix
 
 
 BACK = TableRollback("version 7 restored the table", "RESTORE TABLE t TO VERSION AS OF 6")
@@ -427,7 +428,7 @@ def test_commands_quote_and_name_what_they_need() -> None:
     cluster = ClusterCommands(servers="k:9092", client=True, storage=True)
     asked = Advice(cluster=cluster, checkpoint="/with blank")
     assert asked.commit_checkpoint("my group", rewind=False) == (
-        "eo-listener follow '/with blank' -b k:9092 -g 'my group' --once "
+        "eo-listener group seed -b k:9092 --from-checkpoint '/with blank' 'my group' "
         "(with the same -X and --storage)"
     )
     key = LedgerKey("a sink", "it's $HOME")
@@ -500,12 +501,12 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
         (DONE | stored(ledger(60), LEFT), Kind.LEDGER_BEHIND, "--sink", "?"),
         # It may be that nothing has come since a new checkpoint: then nobody else commits. A
         # rewind that nothing asks for could hide what else is wrong.
-        (DONE | EARLIER, Kind.GROUP_FOREIGN, "new checkpoint", "--on-rewind"),
+        (DONE | EARLIER, Kind.GROUP_FOREIGN, "new checkpoint", "rewind"),
         # Its newest files cannot be used, so nothing is known to be ahead of it.
-        (done(10, **DAMAGED) | grouped(60), Kind.CHECKPOINT_DAMAGED, "", "--on-rewind"),
+        (done(10, **DAMAGED) | grouped(60), Kind.CHECKPOINT_DAMAGED, "", "rewind"),
         # Kafka deletes the offsets with the topic, and those of the checkpoint are of the old one.
         (logged(log(topic_id="B", end=999)) | DONE | EMPTY | stored(ledger(60)),
-         Kind.TOPIC_RECREATED, "", "follow"),
+         Kind.TOPIC_RECREATED, "", "seed"),
         # Nothing of the old topic is in the new one.
         (DONE | REPLACED_TARGET, Kind.TARGET_RECREATED, 'KafkaSink(..., name="NEW")', "?"),
         # A batch that is committed should be finished.
@@ -642,7 +643,7 @@ def test_a_ledger_of_the_same_query_id_under_another_name_is_named() -> None:
     assert Kind.LEDGER_RENAMED not in {one.kind for one in named.findings}
 
 
-ONE_TOPIC = "eo-listener follow /c -b k:9092 -g flights=g --once"
+ONE_TOPIC = "eo-listener group seed -b k:9092 --from-checkpoint /c -t flights g"
 
 
 @pytest.mark.parametrize(
