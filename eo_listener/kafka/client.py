@@ -1,4 +1,4 @@
-"""Builds confluent-kafka's clients: their settings, and their reports of a failed connection.
+"""Builds confluent-kafka's clients with their settings, and keeps the errors of their connections.
 
 Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing. They
 do not go through the AdminClient: while a broker restarts, the AdminClient's requests for groups
@@ -32,7 +32,7 @@ SOCKET_TIMEOUT = 5  # seconds, after which librdkafka gives up a request, or sen
 
 _COMMON = {
     "client.id": "eo-listener",
-    # librdkafka writes its own log lines to stderr, one a second while a broker is down:
+    # librdkafka writes log lines of its own to stderr, one a second while a broker is down:
     # what went wrong comes through error_cb, and is reported once.
     "log_level": "0",
     "socket.timeout.ms": str(1000 * SOCKET_TIMEOUT),
@@ -40,9 +40,9 @@ _COMMON = {
     "reconnect.backoff.ms": "100",
     # A group should catch up within seconds of the broker's return, not after librdkafka's 10 s.
     "reconnect.backoff.max.ms": "2000",
-    # Only Kafka's answers are wanted, never records or news of topics.
+    # This client needs only answers to requests, never records or changes of topics.
     "topic.metadata.refresh.interval.ms": "-1",
-    # For this long, librdkafka answers from memory that a partition added meanwhile does not exist.
+    # For this long, librdkafka may answer from memory that a new partition does not exist.
     "metadata.max.age.ms": "2000",
 }
 
@@ -58,7 +58,7 @@ class Role:
 OUTSIDER = Role(
     settings={
         "enable.auto.commit": "false",
-        # librdkafka holds a commit back for as long as this when there is no coordinator, and a
+        # librdkafka holds a commit back for this long if there is no coordinator, and a
         # close waits for it: with the default a program took 45 s to end while its broker was down.
         "session.timeout.ms": "5000",
         "heartbeat.interval.ms": "1000",
@@ -74,10 +74,10 @@ OUTSIDER = Role(
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
 
 _MEMBER = {
-    # A fixed name: a member that joins with it takes the place of the previous one.
+    # A fixed name: a member that joins with this name takes the place of the previous member.
     "group.instance.id": INSTANCE_ID,
     # The maximum: other groups may delay the committer's thread, which polls. And a member that has
-    # not polled for this long joins again on its own, and displaces its successor.
+    # not polled for this long joins again, and displaces the member that has replaced it.
     "max.poll.interval.ms": "86400000",
     "topic.metadata.refresh.interval.ms": "30000",
 }
@@ -89,12 +89,13 @@ MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
 SILENT = logging.getLogger("eo_listener.librdkafka")
 SILENT.disabled = True
 
-# The first says no more than the error before it, the second only that a member subscribed to a
+# The first adds nothing to the error before it. The second means only that a member subscribed to a
 # topic that is gone.
 _NO_REASON = frozenset({"_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART"})
-# Errors after which a member never works again, by Kafka's numbers: fenced, instance id in use, not
-# allowed, protocol not known, too many members, assignor or version not supported. For a producer:
-# fenced (librdkafka's number and Kafka's), and a transactional id without right or valid time-out.
+# Kafka's numbers of errors after which a member never works again: fenced, instance id in use, not
+# authorized, unknown protocol, too many members, assignor or version not supported. For a producer:
+# fenced (librdkafka's number and Kafka's), no right to the transactional id, and an invalid
+# time-out.
 _FATAL_REASONS = (82, 111, 30, 23, 81, 112, 35, -144, 90, 47, 53, 50)
 
 _UNREACHABLE = "Check that the broker is running and that this address is right"
@@ -131,7 +132,7 @@ class ConnectionErrors:
         if error.name() == "_FATAL":
             self.fatal = error
         self.connections_lost += is_local(error)
-        # A broker reports its reason once, and it explains more than this side's later errors.
+        # A broker reports its reason once, and that explains more than the client's later errors.
         if self._worst is None or is_local(self._worst) or not is_local(error):
             self._worst = error
 
@@ -187,7 +188,7 @@ class Client:
         """Run librdkafka's waiting callbacks, for at most `timeout` seconds."""
         try:
             message = self.consumer.poll(timeout)
-        except:  # noqa: E722  # a KafkaError, raised as it is for a fenced member: nothing else takes it
+        except:  # noqa: E722  # a fenced member raises a KafkaError, which is no Exception
             raised: object = sys.exc_info()[1]
             if not isinstance(raised, Answer):
                 raise
@@ -203,7 +204,7 @@ class Client:
         return self.errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the connections; wait some seconds for an unanswered commit."""
+        """Close the connections; wait a few seconds for an unanswered commit."""
         self.consumer.close()
 
 
@@ -223,7 +224,8 @@ def with_defaults(properties: Mapping[str, str]) -> dict[str, Any]:
 def open_admin(properties: Mapping[str, str]) -> AdminClient:
     """Open an AdminClient with these properties. Raises SettingsError.
 
-    Keep the client until you have read its answers: after garbage collection it answers nothing.
+    Keep a reference to the client until you have read its answers: after garbage collection the
+    client answers nothing.
     """
     return new_client(AdminClient, with_defaults(properties))
 
@@ -233,9 +235,9 @@ def open_reader(
 ) -> Consumer:
     """Open a Consumer that reads the partitions assigned to it. Raises SettingsError.
 
-    The Consumer joins no group: librdkafka only requires a group's `name`. It reports the end of a
-    partition, and an error if the log no longer has the offset to read. With `committed`, it reads
-    under read_committed.
+    The Consumer joins no group, but librdkafka requires a group's `name`. The Consumer reports the
+    end of a partition, and reports an error if the log no longer has the offset to read. With
+    `committed`, it reads with read_committed, otherwise with read_uncommitted.
     """
     settings: dict[str, Any] = {
         **with_defaults(properties),
@@ -291,16 +293,16 @@ def seconds_until(deadline: float) -> float:
 
 
 def answer_of(error: KafkaException | Late) -> Answer:
-    """Return confluent-kafka's KafkaError inside its exception, or a time-out error for `Late`."""
+    """Return confluent-kafka's KafkaError from its exception, or a time-out error for `Late`."""
     answer = Answer(TIMED_OUT) if isinstance(error, Late) else error.args[0]
     assert isinstance(answer, Answer)  # noqa: S101  # the library's own contract, for mypy
     return answer
 
 
 def _inner_name(error: Answer) -> str:
-    """Return the name of an error; if librdkafka only calls it fatal, return its reason's name.
+    """Return the name of `error`, or of the reason for a fatal error if the reason is known.
 
-    librdkafka gives the reason only as its text, so this function compares texts.
+    librdkafka gives the reason for a fatal error only as a text, so this function compares texts.
     """
     if error.name() == "_TRANSPORT" and "SSL routines" in error.str():
         return "_SSL"  # under TLS 1.3 a broker refuses a certificate when the handshake is over

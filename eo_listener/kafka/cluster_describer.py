@@ -2,7 +2,7 @@
 
 Only the AdminClient has the requests that describe groups. While a broker restarts, these requests
 can end the whole process (see `eo_listener.kafka`). So only commands use this module. A driver
-never uses it, but starts such a command as a child process.
+never uses the module, but starts such a command as a child process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ClusterDescriber:
         return ClusterFacts(servers=self._servers, brokers=len(brokers), settings=settings)
 
     def group(self, name: str) -> GroupFacts:
-        """Return facts about a group: its state, its offsets, and what Kafka refuses to show of it.
+        """Return facts about a group: its state, its offsets, and the errors of refused requests.
 
         Raises SettingsError for a name that would not reach Kafka as it is written.
         """
@@ -101,8 +101,9 @@ class ClusterDescriber:
             self._admin.describe_consumer_groups, [name], include_authorized_operations=True
         )
         try:
-            # First: librdkafka ends the process if a broker that is not the group's coordinator
-            # (yet, on a new cluster) is asked for offsets, but not if it is asked for members.
+            # Members first, then offsets: librdkafka ends the process if it requests offsets from a
+            # broker that is not the group's coordinator (or not yet, on a new cluster). A request
+            # for members does not have this effect.
             described: Any = self._answer(lambda: ask(request_timeout=_REQUEST)[name])
         except KafkaError as error:
             gone, away = error.code == _NO_GROUP, error.code in _NO_COORDINATOR
@@ -131,7 +132,7 @@ class ClusterDescriber:
         return self._with_offsets(facts)
 
     def require_group(self, name: str) -> GroupFacts:
-        """Describe a group as `group` does.
+        """Return facts about a group, like `group`.
 
         Raises KafkaError if Kafka cannot be reached, or refuses to describe the group.
         """
@@ -157,7 +158,7 @@ class ClusterDescriber:
             return None
 
     def try_creating(self, topic: str) -> Tried:
-        """Ask if the client may create this topic; the brokers only validate the request."""
+        """Ask the brokers if the client may create this topic; they only validate the request."""
         new = [NewTopic(topic, 1)]
         create = partial(self._admin.create_topics, new, validate_only=True)
         try:
@@ -167,10 +168,10 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Ask if the client may write with this transactional id, without fencing its producer.
+        """Ask if the client may write with this transactional id; do not fence the id's producer.
 
-        The request has a longer time-out than any broker allows, so the broker refuses it before it
-        fences: it checks the right, then the time-out, and then the id (KafkaApis,
+        The request has a longer time-out than any broker allows, so the broker refuses the request
+        before it fences: it checks first the right, then the time-out, and then the id (KafkaApis,
         TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is the
         greatest possible number, the request fences the producer after all.
         """
@@ -223,10 +224,10 @@ class ClusterDescriber:
         return list(answer.topic_partitions)
 
     def _foreign_protocol(self, name: str) -> str | None:
-        """Return the protocolType of a group that is not a consumer group, such as Connect's."""
+        """Return the protocolType of a group that is not a consumer group, or None."""
         try:
             with warnings.catch_warnings():
-                # Deprecated in favour of requests that refuse such groups, which are wanted here.
+                # Deprecated in favour of requests that leave out groups of other types.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 groups: list[Any] = self._admin.list_groups(name, timeout=self._timeout)
         except KafkaException:  # then only the error that led here is known
@@ -273,5 +274,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of `operations`; None if the broker lists none, or is too old for that."""
+    """Return the names of `operations`, or None if the broker lists none or is too old."""
     return frozenset(operation.name for operation in operations) if operations else None

@@ -1,4 +1,4 @@
-"""Reads the offsets of groups and the ends of logs; changes nothing."""
+"""Reads the offsets of groups and the starts and ends of logs; changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterReader:
     """Reads group offsets and log ends of one cluster. Every call raises KafkaError on failure.
 
     `timeout` limits each reading, in seconds, including the wait for a coordinator that is new or
-    moves. Two threads must not use it at once.
+    moves. Two threads must not use the reader at once.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float = 10.0) -> None:
@@ -42,11 +42,12 @@ class ClusterReader:
         *,
         stable: bool = False,
     ) -> Mapping[TopicPartition, Position]:
-        """Return the offsets that a group holds, with their metadata; none for an unknown group.
+        """Return a group's offsets with their metadata; an unknown group has none.
 
         If no `partitions` are given, reads all partitions of the cluster. Offsets that a
-        transaction commits count once the transaction has ended, a little after the producer gets
-        its answer. With `stable`, the method waits for the end of such transactions (KIP-447).
+        transaction commits count once the transaction has ended, which is shortly after the
+        producer gets its answer. With `stable`, the method waits for the end of such transactions
+        (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)
@@ -83,13 +84,13 @@ class ClusterReader:
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
                 cause="it may not Describe the topic; Kafka then also leaves out what a group "
-                "holds of it",
+                "holds for it",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )
 
     def leaders(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
-        """Return the id of the broker that leads each of the partitions; -1 if none does."""
+        """Return the id of each partition's leader, or -1 if a partition has no leader."""
         return self._logs.leaders(topics, self._deadline())
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -1,11 +1,11 @@
 """Reads the newest value of each key of a compacted topic, to the end of its log.
 
 The end is the high watermark at the start of the read. A read_committed consumer sees nothing after
-the start of the first open transaction, whoever owns that, so the values that it reads may be old.
-Therefore a second consumer reads the rest, from that start to the end, without waiting for commits,
-and uses only the keys: if no requested key is among them, no requested value is old.
+the start of the first open transaction, whoever owns the transaction, so the values that it reads
+may be old. Therefore a second, read_uncommitted consumer reads on from there to the end, and uses
+only the keys: if no requested key is among them, no requested value is old.
 
-Records that were read stay in memory; the next read fetches only newer ones.
+Values stay in memory; the next read fetches only newer records.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Concerns = Callable[[bytes, "bytes | None"], bool]
 
 
 class PendingRecord(NamedTuple):
-    """The first record of the open transaction that stops the reading of a partition.
+    """The first record of the open transaction at which the read of a partition stops.
 
-    `hidden` are the keys of the requested records from this record to the end. Each of those may
-    belong to the open transaction, or to another that is open, committed or aborted.
+    `hidden` are the keys of the requested records from this record to the end. Each such record may
+    belong to the open transaction, or to another transaction that is open, committed or aborted.
     """
 
     partition: int
@@ -109,10 +109,10 @@ class CompactedTopic:
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
-        """Create the topic, unless somebody else has just created it, and wait for its metadata.
+        """Create the topic, unless it already exists, and wait for its metadata.
 
-        The topic gets 3 replicas, the default of Kafka's own topics, or as many as there are
-        brokers: the brokers' default for other topics is 1.
+        The topic gets 3 replicas, as Kafka's own topics by default, or as many as there are
+        brokers. The brokers' default for other topics is 1.
         """
         deadline = self._deadline()
         action = f"creating topic {self.topic}"
@@ -131,11 +131,13 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def read(self, concerns: Concerns, *, pending_timeout: float) -> Reading:
-        """Read to the current end of the log, at least the records that `concerns` selects.
+        """Read the log up to its current end.
+
+        The result has at least the records that `concerns` selects.
 
         If an open transaction hides some of the selected records, the method waits up to
-        `pending_timeout` seconds for its end; the reading's `pending` then describes the records
-        that are still hidden.
+        `pending_timeout` seconds for the transaction to end. The result's `pending` describes the
+        records that are still hidden then.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout
@@ -143,7 +145,7 @@ class CompactedTopic:
             raise KafkaError(f"topic {self.topic} does not exist", code="UNKNOWN_TOPIC_OR_PART")
         ends = self._ends(self._uncommitted, tuple(self._read), deadline)
         for partition, end in ends.items():
-            if end < self._read[partition]:  # records that were committed are gone from the log
+            if end < self._read[partition]:  # the log has lost committed records
                 self._forget(partition)
         while True:
             behind = [part for part, end in ends.items() if self._read[part] < end]
@@ -190,7 +192,7 @@ class CompactedTopic:
         self._uncommitted.close()
 
     def _follow(self, deadline: float) -> bool:
-        """Return True if the topic exists; forget the values of an older topic of that name."""
+        """Return True if the topic exists; forget the values of an earlier topic of that name."""
         topic = self._logs.topics((self.topic,), deadline).get(self.topic)
         if topic is None:
             return False
@@ -207,7 +209,7 @@ class CompactedTopic:
             del self._values[key]
 
     def _take(self, ends: Mapping[int, int], deadline: float) -> None:
-        """Continue to read each partition up to its offset in `ends`; keep the committed values."""
+        """Read on in each partition up to its offset in `ends`, and keep the committed values."""
         ranges = {part: OffsetRange(self._read[part], end) for part, end in ends.items()}
         for partition, offset, key, value in self._records(self._committed, ranges, deadline):
             self._read[partition] = offset  # the next read starts here, if this one is interrupted
@@ -220,7 +222,7 @@ class CompactedTopic:
     def _pending(
         self, partition: int, end: int, concerns: Concerns, deadline: float
     ) -> PendingRecord | None:
-        """Return the first record of the transaction that hides requested records, or None."""
+        """Return the first record of a transaction that hides requested records, or None."""
         first: tuple[int, bytes] | None = None
         hidden: set[bytes] = set()
         ranges = {partition: OffsetRange(self._read[partition], end)}

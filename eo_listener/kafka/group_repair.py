@@ -1,11 +1,11 @@
-"""Changes a group's offsets: checks that nobody uses the group, commits, and reads the offsets.
+"""Repairs a group's offsets: checks that nobody uses the group, commits, and reads it back.
 
 - The repair refuses a group with members, and at the commit the broker refuses it too
   (UNKNOWN_MEMBER_ID).
-- A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal it: the
-  repair reads the group twice, some seconds apart, and the offsets and metadata must be the same.
-  So the repair does not find a query that commits nothing in that time. Nothing is lost then: such
-  a query commits its own position again with its next batch, or within `recommit_interval`, and
+- A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal such a
+  query. So the repair reads the group twice, a few seconds apart, and requires the same offsets and
+  metadata. It does not notice a query that commits nothing in that time. Then nothing is lost: the
+  query commits its own position again with its next batch, or within `recommit_interval`, and
   reports the repair's commit as foreign.
 """
 
@@ -41,13 +41,13 @@ class GroupRepair:
         self._reader = ClusterReader(properties)
 
     def offsets(self) -> Mapping[TopicPartition, Position]:
-        """Return the group's offsets of all topics, after transactions on it have ended."""
+        """Return the group's offsets in all topics, after transactions that change them."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:
         """Raise InUseError if the group has members.
 
-        Raises SettingsError if it is not a consumer group.
+        Raises SettingsError if the group is not a consumer group.
         """
         with closing(ClusterDescriber(self._properties)) as describer:
             facts = describer.require_group(self._group)
@@ -106,7 +106,7 @@ class GroupRepair:
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
     ) -> dict[str, str]:
-        """Commit part of a change; return the text of each final error, by Kafka's name of it."""
+        """Commit part of a change; return the last errors, as Kafka's name and a text for each."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
             errors: dict[str, str] = {}

@@ -53,7 +53,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Return True if the installed librdkafka supports Kerberos; that in the wheels does not."""
+    """Return True if the installed librdkafka supports Kerberos. The one in the wheels does not."""
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # librdkafka's answer if it lacks this feature
@@ -62,7 +62,7 @@ def has_gssapi() -> bool:
 
 
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
-    """Return the store for a cluster's groups in this mode; have Java read its key stores.
+    """Return the store for a cluster's groups in this mode, after Java has read the key stores.
 
     Call this function on the thread that will use the store. Raises KafkaError if the store cannot
     be opened now but a later call may succeed, and SettingsError if librdkafka does not accept the

@@ -1,7 +1,7 @@
 """Commits to consumer groups through Spark's own kafka-clients, for logins that librdkafka lacks.
 
-Delegation tokens, MSK IAM and other login or callback handlers exist in Java alone. The shim
-holds one Admin for each store; its classes GroupCommit and GroupSnapshot define the formats.
+Only Java has delegation tokens, MSK IAM and other login or callback handlers. The shim holds one
+Admin for each store; its classes GroupCommit and GroupSnapshot define the formats.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from eo_listener.offsets import Position, TopicPartition
 
 FORMAT: Final = 1
 UNANSWERED: Final = "REQUEST_TIMED_OUT"  # outcome unknown: the commit may still arrive
-NO_JVM: Final = "_JVM"  # the JVM did not do it, or did not answer; outcome unknown too
+NO_JVM: Final = "_JVM"  # failed in the JVM, or no answer; outcome unknown too
 
-_GRACE = 0.5  # seconds that the JVM's answer may come later than its own time limit
+_GRACE = 0.5  # seconds by which an answer may exceed the JVM's own time limit
 _FAREWELL = 1.5  # seconds for closing; the Admin takes one of them
 
 
 class JavaGroups:
-    """The consumer groups of one cluster: the `GroupStore` of the simple mode with Java's client.
+    """The consumer groups of one cluster, through Java's client: a `GroupStore` of the simple mode.
 
     `properties` have Java's names, as in the options of the Spark source. For any number of groups,
     the JVM has one client, with one thread and a connection to each broker; Python has one thread.
-    The brokers must be 3.0 or newer.
+    The brokers must have Kafka 3.0 or newer.
     """
 
     def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:
         self._calls = _Calls(shim_client)
         self._servers = properties.get("bootstrap.servers", "")
         self._client = uuid.uuid4().hex[:12]
-        # Sent with every call: the JVM may have dropped the client, and the properties are few.
+        # Every call sends it: the JVM may have dropped the client, and the properties are few.
         self._opening = {"client": self._client, "properties": dict(properties)}
 
     def commit(
@@ -49,11 +49,11 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None means that the broker confirmed the only request that was sent: the JVM's client
-        repeats no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown:
-        the client does not send the request later, but the broker may have read it already, and a
-        suspended JVM may still hold it. So this store sends no other request until the JVM has
-        answered the call.
+        None means that the broker confirmed the request; there was only one, as the JVM's client
+        repeats no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown.
+        The client does not send the request again, but the broker may have read it, and a suspended
+        JVM may still send it. So this store sends no other request until the JVM has answered the
+        call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
@@ -133,8 +133,9 @@ class _Calls:
     """Makes calls into the JVM one after another on its own thread, and limits each wait.
 
     py4j waits for an answer without limit, and a JVM may be suspended. When a suspended JVM
-    continues, it executes the call that Python has given up. So the next call waits for the end of
-    that call: otherwise the older of two commits could arrive last and move the group back.
+    continues, it executes the call for which Python no longer waits. So the next call waits until
+    that call has ended: otherwise the older of two commits could arrive last and move the group
+    back.
     """
 
     def __init__(self, shim_client: ShimClient) -> None:
@@ -179,7 +180,10 @@ class _Calls:
 
 
 def answer_in(text: str) -> Any:
-    """Parse an answer of the shim. Raises JvmError if it has the format of another version."""
+    """Parse an answer of the shim.
+
+    Raises JvmError if the answer has another format than `FORMAT`.
+    """
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(
@@ -191,7 +195,7 @@ def answer_in(text: str) -> Any:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition numbers by topic, the form that the shim's class PositionsJson reads."""
+    """Return the partition numbers by topic, as the shim's class PositionsJson reads them."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -199,10 +203,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions in the shim's form, in which a metadata text that partitions share is once.
+    """Return positions as the shim reads them; a metadata text that partitions share occurs once.
 
-    A NUL follows each text, as if confluent-kafka had written it: when confluent-kafka reads a text
-    without a NUL, it reads on into other memory.
+    A NUL follows each text, as if confluent-kafka had written the text: without the NUL,
+    confluent-kafka would read on into other memory.
     """
     texts: dict[str, int] = {}
     topics: dict[str, list[tuple[int, int, int]]] = {}

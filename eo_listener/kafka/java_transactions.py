@@ -1,6 +1,6 @@
-"""Transaction requests that librdkafka lacks, through Spark's own kafka-clients.
+"""Sends transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
-One kind of request serves the transactions that tasks join, the other finds any producer's open
+Some requests serve the transactions that tasks join; the others find any producer's open
 transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats.
 """
 
@@ -23,12 +23,12 @@ from eo_listener.offsets import TopicPartition
 _ONGOING: Final = "Ongoing"
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _NO_TIMEOUT_MS: Final = 2**31 - 1  # TransactionMetadata.isDistributedTwoPhaseCommitTxn
-# The most in one request: a leader answers with all producers of a partition, idempotent ones too.
+# The most in one request: a leader lists all producers of a partition, also idempotent producers.
 _PARTITIONS: Final = 10
 _IDS: Final = 500
 _CHARACTERS: Final = 1_000_000  # the shim's reader of JSON takes texts of at most 20 million
 _OVER: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-# Error names that differ between Kafka and librdkafka: errors here have librdkafka's.
+# Error names that differ between Kafka and librdkafka. Errors raised here have librdkafka's names.
 _NAMES: Final = {
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
     "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART",
@@ -39,8 +39,8 @@ _NAMES: Final = {
 class DescribedTransaction:
     """The coordinator's answer about a transactional id; `state` is Kafka's name of the id's state.
 
-    `timeout` is in seconds. `started` is when the newest transaction began, in milliseconds since
-    1970, or None before the first one; that transaction may have ended.
+    `timeout` is in seconds. `started` is the time when the id's newest transaction began, in
+    milliseconds since 1970, or None if there was no transaction; that transaction may have ended.
     """
 
     state: str
@@ -70,7 +70,7 @@ class DescribedTransaction:
 
     @property
     def state_known(self) -> bool:
-        """True if `state` is in Kafka's TransactionState: Java's client calls others Unknown."""
+        """True if the state is one that Java's client knows; it calls every other state Unknown."""
         return self.ongoing or self.ending or self.state in _OVER
 
 
@@ -79,7 +79,7 @@ class OpenProducer(NamedTuple):
 
     `start` is the transaction's first offset in the partition. `last_sequence` counts the
     producer's records; `last_written` is the time of the last record, in milliseconds since 1970,
-    by the producer's clock or the broker's, depending on the topic's settings.
+    by the producer's clock or the broker's clock, depending on the topic's settings.
     """
 
     producer_id: int
@@ -89,13 +89,13 @@ class OpenProducer(NamedTuple):
     last_written: int
 
     def is_same(self, reading: OpenProducer) -> bool:
-        """Return True if `reading` shows the same transaction, which may have continued."""
+        """Return True if `reading` shows the same transaction, maybe with more records."""
         return (self.producer_id, self.start) == (reading.producer_id, reading.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransactions:
-    """The coordinators' answers about transactional ids, and the errors for ids without one."""
+    """The coordinators' answers about transactional ids, and errors for ids without an answer."""
 
     by_id: Mapping[str, DescribedTransaction] = field(default_factory=dict)
     errors: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class DescribedTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers with open transactions by partition, and the errors for partitions not read."""
+    """The producers with open transactions by partition, and errors of unreadable partitions."""
 
     by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
@@ -111,11 +111,11 @@ class OpenProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """A task's report: how many records it has sent, or why it did not send all.
+    """A task's report: the number of records that it has sent, or why it did not send all of them.
 
     `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records by
-    partition; `refused` counts the rows that were not sent, by the shim's number of the reason.
-    `error` is the shim's JSON of Kafka's error, if any.
+    partition; `refused` counts the rows that the task did not send, by the shim's number of the
+    reason. `error` is the shim's JSON of Kafka's error, if any.
     """
 
     partition_id: int
@@ -127,7 +127,7 @@ class TaskReport:
 
 
 class JoinedTransaction(NamedTuple):
-    """The transaction of the driver's producer, which the producers of tasks join."""
+    """The transaction of the driver's producer, which the tasks' producers join."""
 
     transactional_id: str
     producer_id: int
@@ -147,13 +147,13 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """Return the Java member that kafka-clients lacks for joining a transaction, or None."""
+        """Return the Java member for joining a transaction that kafka-clients lacks, or None."""
         answer = self._ask("transactions.missing", "checking kafka-clients", {})
         missing: str | None = answer["missing"]
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Return the Java exceptions that a partitioner raises when it is created, or None."""
+        """Return the Java exceptions that creating a partitioner raises, as text, or None."""
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
@@ -183,7 +183,7 @@ class JavaTransactions:
     def open_producers(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> OpenProducers:
-        """Ask partitions' leaders for producers with open transactions, some in each request."""
+        """Ask leaders for producers with open transactions, for 10 partitions in each request."""
         producers: dict[TopicPartition, tuple[OpenProducer, ...]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for part in chunks(partitions, _PARTITIONS):
@@ -211,7 +211,7 @@ class JavaTransactions:
         tasks: int,
         transaction: JoinedTransaction | None,
     ) -> None:
-        """Tell the shim what the tasks of a batch need; `batch` is the batch's name in the shim.
+        """Tell the shim what the tasks need to write the batch, which has the name `batch` there.
 
         `topics` are pairs of a topic and its number of partitions. The tasks' producers join
         `transaction`, if there is one.
@@ -223,10 +223,10 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Tell the shim which rows of a batch not to send, by the identity in their headers.
+        """Tell the shim which rows of a batch not to send, by the `identities` in their headers.
 
-        The method makes several calls, each with about a megabyte of identities; each task of Spark
-        gets as much.
+        The method makes several calls, each with about a megabyte of identities. Spark passes all
+        of them to each task.
         """
         for part in _parts(identities):
             request = {"batch": batch, "identities": part}
@@ -241,7 +241,7 @@ class JavaTransactions:
         return bool(answer["running"])
 
     def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
-        """Return how many tasks Spark has planned for the batch, and their reports."""
+        """Return the number of tasks that Spark has planned for the batch, and their reports."""
         answer = self._ask("rows.reports", "reading what the tasks report", {"batch": batch})
         return answer["tasks"], [_report(report) for report in answer["reports"]]
 

@@ -1,8 +1,8 @@
-"""Reads the offsets of groups, the ends of logs, and topics, through clients that stay open.
+"""Reads topics, the offsets of groups, and the ends of logs, through clients that stay open.
 
 Every request raises KafkaError if Kafka does not answer before `deadline` (monotonic clock).
-Answers leave out topics and partitions that do not exist; topics that Kafka refuses to show are in
-the answer's `errors`.
+Results leave out topics and partitions that do not exist. A result's `errors` names the topics that
+Kafka refuses to describe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_LEADER = -1
 # through the request: 5,000 partitions take 110 ms in one request, and 27 ms in five of 1,000.
 _AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-# Answers to a client that does not yet know a partition's leader, or if the partition exists.
+# Answers if the client does not know yet a partition's leader, or that the partition exists.
 STALE = _GONE | LEADER_MOVES | {"_NOENT"}
 # A broker's errors about a topic in an answer about a group; any other error concerns the group.
 _OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
@@ -52,7 +52,10 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """An existing topic; `id` is as Kafka's own tools spell it, or None if the topic has no id."""
+    """An existing topic.
+
+    `id` is spelled as in Kafka's own tools, or None if the topic has no id.
+    """
 
     id: str | None
     partitions: frozenset[int]
@@ -60,7 +63,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """A group's offsets; `errors` names the error of each topic that Kafka refuses to describe."""
+    """A group's offsets; `errors` has the error name of each topic that Kafka does not describe."""
 
     positions: Mapping[TopicPartition, Position]
     errors: Mapping[str, str]
@@ -88,7 +91,7 @@ class Logs:
     def snapshot(
         self, offsets: GroupOffsets, partitions: Collection[TopicPartition], deadline: float
     ) -> GroupSnapshot:
-        """Return a group's `offsets`, together with the logs' starts and ends and the topic ids."""
+        """Return a group's `offsets`, with the logs' starts and ends, and the topic ids."""
         topics, errors = self._describe({tp.topic for tp in partitions}, deadline)
         errors |= offsets.errors
         existing = [tp for tp in _existing(partitions, topics) if tp.topic not in errors]
@@ -108,7 +111,7 @@ class Logs:
     def ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return the end of each log, the next offset that it will write."""
+        """Return the end of each log: the offset of the next record."""
         return self._at("end", dict.fromkeys(partitions, OFFSET_END), deadline)
 
     def stable_ends(
@@ -133,15 +136,15 @@ class Logs:
         _require_none(refused)
         stable, refused = self._edges("are stable", specs, deadline, self._stable_client())
         _require_none(refused)
-        # The last stable offset is read after the end, and may have passed it.
+        # The last stable offset is read after the end, and may be higher by then.
         return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
 
     def at(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return each partition's first offset at or after its time (milliseconds since 1970).
+        """Return each partition's first offset at or after its timestamp (in ms since 1970).
 
-        A partition without such a record is left out.
+        The result leaves out a partition without such a record.
         """
         offsets = self._at("were then", timestamps, deadline)
         return {tp: offset for tp, offset in offsets.items() if offset >= 0}
@@ -184,9 +187,9 @@ class Logs:
         }
 
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
-        """Return the topics that Kafka does not show to this client, with Kafka's errors.
+        """Return Kafka's errors for those of `topics` that it does not show to this client.
 
-        Kafka leaves such topics out of a list of all topics, whether they exist or not.
+        Kafka leaves out such topics when it lists all topics, whether they exist or not.
         """
         return self._describe(topics, deadline)[1]
 
@@ -198,7 +201,10 @@ class Logs:
         return _existing(partitions, topics)
 
     def topics(self, names: Collection[str], deadline: float) -> Mapping[str, Topic]:
-        """Return the topics that exist. Raises KafkaError also if Kafka refuses one."""
+        """Return the topics that exist.
+
+        Also raises KafkaError if Kafka refuses to describe a topic.
+        """
         topics, errors = self._describe(names, deadline)
         _require_none(errors)
         return topics
@@ -208,7 +214,7 @@ class Logs:
     ) -> tuple[dict[str, Topic], dict[str, str]]:
         """Describe topics; return those that exist, and the errors of those that Kafka refuses.
 
-        This is the only request of the AdminClient that this class uses: it needs no coordinator,
+        This class sends no other request through the AdminClient. This one needs no coordinator,
         and survived restarts of a broker during which requests for groups ended the process.
         """
         client, admin = self._open()
@@ -231,7 +237,7 @@ class Logs:
                         raise client.failure(action, answer) from error
                     errors[name] = answer.name()
                 else:
-                    # librdkafka spells it in standard base64, Kafka in the URL-safe kind
+                    # librdkafka writes the id in standard base64, Kafka in URL-safe base64
                     text = str(topic.topic_id).translate(str.maketrans("+/", "-_"))
                     topics[name] = Topic(
                         id=None if text == _NO_ID else text,
@@ -250,8 +256,9 @@ class Logs:
         """Return each log's start, end, or offset at a time, and the errors of refused topics.
 
         `specs` say which offset of each log to return. All logs must exist. librdkafka sends the
-        request to the leaders it remembers. After a change of a topic these leaders are wrong for a
-        moment, and librdkafka may report the error of one partition for all.
+        request to the leaders that it remembers. After a change of a topic they are wrong for a
+        moment, and librdkafka may report the error of one partition for all partitions. Then the
+        method asks again.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"
@@ -279,7 +286,7 @@ class Logs:
                 return edges, errors
 
     def poll(self) -> None:
-        """Serve the callbacks of the clients."""
+        """Run the clients' waiting callbacks."""
         if self._clients is not None:
             self._clients[0].poll()
 
@@ -307,7 +314,7 @@ class Logs:
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> GroupOffsets:
-    """Return the offsets and metadata that the group of `client` has."""
+    """Return the offsets and metadata of the group of `client`, which must be `group`."""
     action = f"reading group {group}"
     queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}
@@ -322,7 +329,7 @@ def group_offsets(
 
 
 def positions_of(parts: Iterable[Wire]) -> dict[TopicPartition, Position]:
-    """Return the offsets and metadata in an answer about a group, except those with an error."""
+    """Return the offsets and metadata in an answer about a group; leave out errors."""
     return {
         TopicPartition(part.topic, part.partition): Position(
             offset=part.offset, metadata=_metadata_of(part)

@@ -1,9 +1,9 @@
-"""Reads the offsets of many consumer groups, with all requests at once; changes nothing.
+"""Reads the offsets of many consumer groups, and sends all requests at once; changes nothing.
 
-It uses the AdminClient, whose group requests can end the whole process while a broker restarts (see
-`eo_listener.kafka`). So a command that reads repeatedly sends the requests from a separate process,
-and treats its end as an error like any other. With a Consumer for each group, as the stores have,
-the reading of a thousand groups would take a minute.
+This module uses the AdminClient, whose group requests can end the whole process while a broker
+restarts (see `eo_listener.kafka`). So a command that reads repeatedly sends the requests from a
+separate process, and treats the end of that process as any other error. With a Consumer for each
+group, as the stores have, reading a thousand groups would take a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByGroup:
-    """A group's offsets; `error` is Kafka's name of the error if reading them failed, else None."""
+    """A group's offsets.
+
+    `error` is Kafka's name of the error if reading the offsets failed, else None.
+    """
 
     positions: Mapping[TopicPartition, Position]
     error: str | None = None
@@ -42,8 +45,8 @@ class HeldByGroup:
 class ManyGroups:
     """Reads the groups of one cluster. Every call takes at most `timeout` seconds.
 
-    Every call raises KafkaError. With `apart`, a separate process sends the requests; `close` ends
-    it. Only one thread may use it, but any thread may call `close`.
+    Every call raises KafkaError on failure. With `apart`, a separate process sends the requests;
+    `close` ends that process. Only one thread may use it, but any thread may call `close`.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class ManyGroups:
         return names
 
     def read(self, names: Iterable[str]) -> dict[str, HeldByGroup]:
-        """Return the offsets of each group; a group that does not exist has none."""
+        """Return the offsets of each group; a group that does not exist has no offsets."""
         groups = tuple(names)
         for name in groups:
             require_name("group", name)
@@ -70,7 +73,7 @@ class ManyGroups:
         return offsets
 
     def close(self) -> None:
-        """End the separate process, whatever it is waiting for."""
+        """End the separate process at once, even in the middle of a call."""
         self._process.close()
 
     def _call(self, ask: Any, *arguments: Any) -> Any:

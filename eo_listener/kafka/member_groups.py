@@ -1,4 +1,4 @@
-"""Commits to consumer groups as a member: then a group is Stable, and its offsets do not expire."""
+"""Commits to groups as a member, so that a group is Stable and its offsets do not expire."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from eo_listener.offsets import Position, TopicPartition
 
 _STEP = 0.05
 _JOIN_TIMEOUT = 3.0  # seconds for an existing member to add topics
-_REJOIN_EVERY = 15.0  # seconds between two tries to be a member again, if nothing is committed
+_REJOIN_EVERY = 15.0  # seconds between two tries to join again while there is nothing to commit
 _CLOSE = 3.0  # seconds to wait for a member to end
-_PAUSE = 10.0  # seconds for a successor to commit, if it is not clear that there is one
-_REJOIN = 1.0  # seconds for which one such try may delay the thread
+_PAUSE = 10.0  # seconds to wait for a commit of another driver that may exist
+_REJOIN = 1.0  # seconds for which one try to join again may delay the thread
 _FATAL = -150  # librdkafka's RD_KAFKA_RESP_ERR__FATAL
 _FENCED = "FENCED_INSTANCE_ID"
 _REBALANCE = "REBALANCE_IN_PROGRESS"
-# The group has continued without the member. To an outsider these would mean that it has members.
+# The group has continued without the member. If the client has not joined, these errors mean that
+# the group has members.
 _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
@@ -35,9 +36,9 @@ class MemberGroups(PooledGroupStore):
 
     Each group has one member, with a fixed `group.instance.id`. It subscribes to the topics that it
     commits for, and fetches nothing from its partitions. In a classic group, the member of a second
-    driver takes this member's place, and this member then always gets FENCED_INSTANCE_ID. In a
-    group of the new protocol (KIP-848), the second driver gets UNRELEASED_INSTANCE_ID until the
-    first driver's member has left.
+    driver replaces this member, which from then on always gets FENCED_INSTANCE_ID. In a group of
+    the new protocol (KIP-848), the second driver gets UNRELEASED_INSTANCE_ID until the first
+    driver's member has left.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -45,7 +46,10 @@ class MemberGroups(PooledGroupStore):
 
 
 class _Member:
-    """The member of one group; after its end a new member joins, unless another replaced it."""
+    """The member of one group.
+
+    After the member has ended, a new one joins, unless another driver replaced it.
+    """
 
     def __init__(
         self, properties: Mapping[str, str], group: str, ownership: Ownership, logs: Logs
@@ -129,7 +133,10 @@ class _Member:
         return self._member
 
     def _join(self, topics: Collection[str], deadline: float) -> GroupClient:
-        """Return the member after it has also subscribed to these topics. Raises KafkaError."""
+        """Return the member, subscribed to these topics as well as its earlier ones.
+
+        Raises KafkaError.
+        """
         self._require_not_lost()
         # A poll may have reported a fatal error meanwhile.
         if self._member is not None and self._member.dead:
@@ -151,14 +158,14 @@ class _Member:
                 raise self._bury(member)
         if self._outside or (first and not self._assigned):
             raise self._join_error(member)
-        self._assigned = True  # topics not assigned in time are committed for too
+        self._assigned = True  # it commits also for topics that were not assigned in time
         return member
 
     def _renew(self, deadline: float) -> None:
-        """Before this store joins (again), raise KafkaError if another committer has the group.
+        """Before this store joins (again), raise KafkaError if another driver has the group.
 
-        The method opens a new client: Kafka would answer late requests of the earlier client as if
-        another driver had fenced this member.
+        The method opens a new client, because Kafka would answer late requests of the earlier
+        client as if another driver had fenced this member.
         """
         if time.monotonic() < self._pause_until:
             raise self._join_error(self._open())
@@ -184,11 +191,11 @@ class _Member:
         self._assigned = True
 
     def _on_lost(self, consumer: Consumer, _: list[Wire]) -> None:
-        """Unsubscribe, since the group has gone on without this member, which hung or was cut off.
+        """Unsubscribe: the group has continued without this member, which hung or was cut off.
 
         Otherwise librdkafka would join again at once, and in a classic group displace the member of
-        a newer driver that has joined meanwhile. Unsubscribing prevents that until this store has
-        read the group.
+        a newer driver that has joined meanwhile. So the member stays out until this store has read
+        the group.
         """
         consumer.unsubscribe()
         self._assigned, self._outside = False, True
@@ -205,11 +212,12 @@ class _Member:
         )
 
     def _bury(self, member: GroupClient) -> KafkaError:
-        """Release a member that has ended; return the error, which says why.
+        """Close a member that has ended, and return the error that explains why it ended.
 
-        A member that has joined only once and is fenced was replaced. After a second join, or if
-        its session has ended, it may have fenced itself: Kafka takes its late request for another
-        member's. Then the offsets that the group has a while later decide.
+        If a member has joined only once and is fenced, another driver has replaced it. After a
+        second join, or if its session has ended, the member may have fenced itself: Kafka takes its
+        late request for a request of another member. Then the store waits a while, and the group's
+        offsets decide.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
         certain = self._joins == 1 and not self._outside

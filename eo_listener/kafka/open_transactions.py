@@ -2,12 +2,12 @@
 
 - Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
   The reader asks the leaders before and after it asks the coordinators, and judges only
-  transactions that were open both times. A partition that cannot be read does not hold up the
-  others.
-- The repair ends a transaction by taking over its id (InitProducerId, as `initTransactions` sends
-  it): this fences the producer, and the coordinator aborts what is open. Whatever Kafka answers,
-  only the later reports of the leaders and the coordinator count: a missing answer is neither
-  success nor failure.
+  transactions that were open both times. A partition that cannot be read does not prevent reading
+  the others.
+- The repair ends a transaction by taking over its id (InitProducerId, which `initTransactions`
+  sends): this fences the producer, and the coordinator aborts the open transaction. Whatever Kafka
+  answers, only the later reports of the leaders and the coordinator count: a missing answer is
+  neither success nor failure.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.kafka_errors import explain
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-_GRACE_MS: Final = 60_000  # by which clocks may differ, and a coordinator be late
+_GRACE_MS: Final = 60_000  # for differences of clocks, and for a coordinator that is late
 
 OpenInPartitions = Mapping[TopicPartition, Sequence[OpenProducer]]
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
 _NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 COORDINATOR: Final = "its coordinator"
-_TIMEOUT: Final = 30.0  # seconds for each: to end a transaction, and to see that it has ended
+_TIMEOUT: Final = 30.0  # seconds for each: to end a transaction, and to see its end
 _QUESTION: Final = 10.0
 _PAUSE: Final = 0.2
-# Transaction time-outs for the takeover, in seconds, tried in turn. That of the open transaction
-# may be longer than the brokers now allow.
+# Transaction time-outs for the takeover, in seconds, tried in turn. The open transaction's own
+# time-out may be longer than the brokers now allow.
 _TAKEN_FOR: Final = (10.0, 1.0)
 _TOO_LONG: Final = "INVALID_TRANSACTION_TIMEOUT"
 _HELD: Final = (
@@ -56,14 +56,14 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """Says how an open transaction will end; the gravest verdict comes last."""
+    """A verdict on how an open transaction will end. The gravest verdict is the last."""
 
     OPEN = "open"
     """The coordinator has the transaction, and will end it at its time-out at the latest."""
     ENDING = "ending"
     """The coordinator is writing the markers that end the transaction."""
     UNKNOWN = "not known"
-    """No coordinator named the transaction, but a coordinator may have it nevertheless."""
+    """No coordinator reported the transaction, but a coordinator may have it nevertheless."""
     HANGING = "hanging"
     """No coordinator has the transaction: it never ends on its own."""
 
@@ -76,8 +76,9 @@ _KNOWN: Final = (TransactionVerdict.OPEN, TransactionVerdict.ENDING)
 class CoordinatorAnswers:
     """The reports of coordinators about producers.
 
-    `ids` has the transactional ids by producer id, `errors` the reason why an id could not be
-    described; `incomplete` is the reason why coordinators may have left ids out.
+    `ids` has the transactional ids by producer id. `errors` has the reason for each id that no
+    coordinator could describe. `incomplete` is the reason why coordinators may have left out ids,
+    or None.
     """
 
     ids: Mapping[int, str] = field(default_factory=dict)
@@ -97,13 +98,13 @@ class OpenTransaction:
     blocked: frozenset[TopicPartition]
     """The partitions whose last stable offset is the transaction's first offset there."""
     described: DescribedTransaction | None = None
-    """The coordinator's answer about the transaction, if there is one."""
+    """The coordinator's answer about the transactional id, if there is one."""
     reason: str | None = None
     """The reason why no verdict is possible, or why some producers may be missing."""
 
     @property
     def owner(self) -> IdOwner | None:
-        """The sink or group of eo_listener that owns the transaction, or None if there is none."""
+        """The sink or group of eo_listener that owns the transaction, or None."""
         return None if self.transactional_id is None else IdOwner.parse(self.transactional_id)
 
     @property
@@ -114,7 +115,7 @@ class OpenTransaction:
 
     @property
     def last_written(self) -> int | None:
-        """The time of its newest record, in milliseconds since 1970."""
+        """The time of the transaction's newest record, in milliseconds since 1970."""
         return max((producer.last_written for producer in self.producers.values()), default=None)
 
     @property
@@ -154,10 +155,10 @@ def judge_transactions(
     unstable: Mapping[TopicPartition, OffsetRange],
     now_ms: int,
 ) -> tuple[OpenTransaction, ...]:
-    """Return the transactions with their verdicts and partitions; the gravest verdict comes first.
+    """Return the open transactions with their verdicts, the gravest first.
 
-    The producers of `opened` had their transactions open both before and after the reader asked the
-    coordinators. `unstable` has each partition's last stable offset and end.
+    The transactions of the producers in `opened` were open both before and after the reader asked
+    the coordinators. `unstable` has each partition's last stable offset and end.
     """
     joined: dict[tuple[int, TransactionVerdict], dict[TopicPartition, OpenProducer]] = {}
     reasons: dict[int, str] = {}
@@ -185,7 +186,7 @@ def judge_transactions(
 def blocked_partitions(
     producers: Mapping[TopicPartition, OpenProducer], unstable: Mapping[TopicPartition, OffsetRange]
 ) -> frozenset[TopicPartition]:
-    """Return the partitions whose last stable offset is where the producer's transaction begins."""
+    """Return the partitions whose last stable offset is the start of the producer's transaction."""
     starts = {tp: offsets.start for tp, offsets in unstable.items()}
     return frozenset(tp for tp, producer in producers.items() if producer.start == starts.get(tp))
 
@@ -216,7 +217,7 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge by its age a transaction that no coordinator reports: a coordinator may be moving."""
+    """Judge by its age a transaction that no coordinator reports; a coordinator may be moving."""
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -228,10 +229,10 @@ def _unnamed(
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """Return the partition of Kafka's own topic `name` that stores a group's or an id's state.
+    """Return the partition of an internal topic that stores the state of the group or id `name`.
 
     The topic is `__consumer_offsets` (groups) or `__transaction_state` (transactional ids), with
-    `partitions` partitions. Computed as in GroupCoordinator.partitionFor and
+    `partitions` partitions. The function computes the same as GroupCoordinator.partitionFor and
     TransactionStateManager.partitionFor.
     """
     hashed = 0
@@ -244,7 +245,7 @@ def state_partition(name: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableOffsets:
-    """The range from the last stable offset to the end of each partition, or why it is unknown.
+    """The range from the last stable offset to the end of each partition, or an error.
 
     A partition that no longer exists is in neither `ranges` nor `errors`.
     """
@@ -259,10 +260,10 @@ class StableOffsets:
 
 
 def stable_offsets(cluster: ClusterReader, partitions: Collection[TopicPartition]) -> StableOffsets:
-    """Read the last stable offsets of partitions. Raises KafkaError if no leader could be reached.
+    """Read the last stable offsets and ends of partitions. Raises KafkaError if no leader answers.
 
-    Reports a partition without a leader as an error; if some broker does not answer, asks each
-    broker separately.
+    The result reports a partition without a leader as an error. If a broker does not answer, the
+    function asks each broker separately.
     """
     if not partitions:
         return StableOffsets()
@@ -335,7 +336,7 @@ class TransactionReader:
         self._cluster = ClusterReader(properties, timeout=timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of these topics; if None, of all but Kafka's own.
+        """Return the partitions of `topics`, or if that is None, of all topics but Kafka's own.
 
         Raises SettingsError for a topic that does not exist.
         """
@@ -351,7 +352,7 @@ class TransactionReader:
     def of_group(self, group: str) -> tuple[TopicPartition, ...]:
         """Return the partitions of a group's topics, and the group's own partition.
 
-        The group's own partition is the one of `__consumer_offsets` that stores its offsets.
+        The group's own partition is the partition of `__consumer_offsets` that stores its offsets.
         """
         topics = {tp.topic for tp in self._cluster.group(group)}
         stores = self._cluster.partitions([OFFSETS_TOPIC])
@@ -374,7 +375,7 @@ class TransactionReader:
         return stable_offsets(self._cluster, partitions)
 
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
-        """Read which transactions are open in these partitions."""
+        """Read the transactions that are open in these partitions."""
         stable = self.stable(partitions)
         before = self._java.open_producers(stable.unstable, self._timeout)
         producers = {each.producer_id for opened in before.by_partition.values() for each in opened}
@@ -393,7 +394,10 @@ class TransactionReader:
         )
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Ask the coordinator about an id. Raises SettingsError if it does not know the id."""
+        """Ask the coordinator about an id.
+
+        Raises SettingsError if the coordinator does not know the id.
+        """
         try:
             return self._java.describe(transactional_id, self._timeout)
         except KafkaError as error:
@@ -411,8 +415,8 @@ class TransactionReader:
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """Return the transaction that is open under an id, as its partitions' leaders report it.
 
-        Partitions whose leader does not answer are left out; the transaction's `reason` has the
-        error, or says that no partition shows the producer.
+        The result leaves out partitions whose leader does not answer. Its `reason` has the error,
+        or says that no leader shows the producer.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
         producers = {
@@ -450,7 +454,7 @@ class TransactionReader:
             ids = self._java.transactional_ids(producers, self._timeout)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
-        # The ids are known, even if the requests that follow fail.
+        # From here on the ids are known, even if the next requests fail.
         try:
             incomplete = None if set(producers) <= ids.keys() else self._hidden()
         except KafkaError as error:
@@ -464,7 +468,7 @@ class TransactionReader:
         )
 
     def _hidden(self) -> str | None:
-        """Return why coordinators may leave ids out; asks about an id that does not exist."""
+        """Return why coordinators may leave out ids, or None; ask for an unknown id to see it."""
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
@@ -495,7 +499,7 @@ class TransactionRepair:
         self._stable = stable
 
     def fence(self, transactional_id: str, transaction: OpenTransaction) -> Mapping[str, str]:
-        """Take over the id; return the places where the transaction is still open, with the reason.
+        """Take over the id; return the reasons why the transaction is still open, by place.
 
         A place is a partition or COORDINATOR. Raises KafkaError if a right is missing; then nothing
         has changed.
@@ -513,7 +517,10 @@ class TransactionRepair:
             time.sleep(_PAUSE)
 
     def _take_over(self, transactional_id: str) -> KafkaError | None:
-        """Take over the id; return the error, if any: even then the takeover may have happened."""
+        """Take over the id; return the error, if any.
+
+        Despite an error the takeover may have happened.
+        """
         failed = None
         for seconds in _TAKEN_FOR:
             producer = BatchProducer(

@@ -1,12 +1,12 @@
-"""Producers that send records, with or without a transaction, or commit offsets in transactions.
+"""Sends records, with or without a transaction, and commits offsets in transactions.
 
 librdkafka's blocking calls for a transaction run on separate threads: sending offsets can block
 forever (librdkafka#5456, #5511).
 
-- `BatchProducer` serves one try of one batch. Each try gets a new producer, and with it a new
-  epoch, so that no late request of an earlier try can add to the new transaction or end it.
+- `BatchProducer` serves one try of one batch. Each try gets a new producer, and with the producer a
+  new epoch, so that no late request of an earlier try can add to the new transaction or end it.
 - `OffsetProducer` makes one transaction after another. If a call has timed out, the next call
-  resumes it on the same producer, and librdkafka continues it: a new producer is opened only if the
+  resumes it on the same producer, and librdkafka continues. A new producer is opened only if the
   old one is unusable.
 """
 
@@ -47,14 +47,15 @@ from eo_listener.model.fault_points import fault_point
 from eo_listener.offsets import Position, TopicPartition
 
 FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""Kafka's answers if another producer has the id, or the broker has aborted the transaction."""
+"""Kafka's errors if another producer has the id, or the broker has aborted the transaction."""
 
-# With the default of 100 ms every transaction takes as long: librdkafka waits before it repeats a
-# request that the broker, still busy with the last one, answered by CONCURRENT_TRANSACTIONS.
+# With the default of 100 ms, every transaction takes at least 100 ms: the broker, still busy with
+# the last transaction, answers CONCURRENT_TRANSACTIONS, and librdkafka waits before it repeats the
+# request.
 _RETRY: Final = {"retry.backoff.ms": "10"}
 _SETTINGS: Final = {
     **_RETRY,
-    "reconnect.backoff.ms": "10",  # librdkafka connects to a second broker after half of it
+    "reconnect.backoff.ms": "10",  # librdkafka tries a second broker after half of it
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default differs
     "queue.buffering.max.messages": "1000000",
@@ -67,21 +68,21 @@ _FIXED: Final = {
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
-"""The errors that only result from an earlier error, of the transaction or of a previous record."""
+"""The errors that only follow from an earlier error, of the transaction or of a previous record."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
-_MOMENT: Final = 0.05  # seconds to wait for room in the queue, or for its end
+_MOMENT: Final = 0.05  # seconds to wait for room in the queue, or until it is empty
 _ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
 _REPORT: Final = 1.0  # seconds to wait for the report of a record that has failed already
 _MARGIN: Final = 1.0  # seconds that a call may take beyond the timeout that it was given
 _METADATA: Final = 0.5  # seconds for an answer with metadata, while a coordinator is looked for
 _PAUSE: Final = 0.01  # seconds between two such requests
 _POLL: Final = 0.5  # seconds between two polls for librdkafka's reports
-_OFFSETS: Final = 1000  # offsets in one request: more than 4,500 make too large a record
+_OFFSETS: Final = 1000  # offsets in one request: more than 4,500 make the record too large
 _TRANSACTIONAL: Final = {
     "transaction.timeout.ms": "60000",  # librdkafka's default; every broker accepts it by default
     **_RETRY,
 }
-_SEND: Final = 4.0  # seconds to send: librdkafka looks for an unknown topic that long, then fails
+_SEND: Final = 4.0  # seconds to send: librdkafka looks for an unknown topic for so long
 _YOUNG: Final = 60.0  # seconds; no request is expected to be delayed for longer
 _LOCAL_SIZE: Final = "MSG_SIZE_TOO_LARGE"
 _SIZE: Final = "it is larger than kafka.max.request.size (1,000,000 bytes by default)"
@@ -89,14 +90,16 @@ _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by defa
 
 
 class TooLargeError(Exception):
-    """The client refuses a record because of its size; the text names the limit.
+    """The client refuses a record because of its size. The text names the limit.
 
     Records that were sent earlier are not affected.
     """
 
 
 class KafkaProducer:
-    """The base of producers; the user's `properties` override `defaults`, `fixed` overrides both.
+    """The base of producers.
+
+    The user's `properties` override `defaults`, and `fixed` overrides both.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -130,7 +133,7 @@ class KafkaProducer:
 
 
 class RecordProducer(KafkaProducer):
-    """Sends records; every method but `leave` raises KafkaError. Only one thread may use it.
+    """Sends records. Every method but `leave` raises KafkaError. Only one thread may use it.
 
     If a record was not delivered, a later call raises the error.
     """
@@ -165,7 +168,7 @@ class RecordProducer(KafkaProducer):
                 self._send_queued()
                 was_empty = len(self._producer) == 0
                 self._require_none_failed()
-                if self.outlived:  # no room in all that time: no broker takes the records
+                if self.outlived:  # no room for as long as the transaction may last
                     raise self._failure("sending records", Answer(TIMED_OUT)) from None
             except KafkaException as error:
                 answer = answer_of(error)
@@ -199,7 +202,7 @@ class RecordProducer(KafkaProducer):
         return refused
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record is acknowledged, or one has failed; at most `timeout` seconds."""
+        """Wait until all records are acknowledged or one fails, for at most `timeout` seconds."""
         seconds = self._seconds_left() if timeout is None else min(timeout, self._seconds_left())
         deadline = time.monotonic() + seconds
         while len(self._producer):
@@ -210,11 +213,11 @@ class RecordProducer(KafkaProducer):
         self._require_none_failed()
 
     def _seconds_left(self) -> float:
-        """Return how long to wait for sent records: without limit, as each has its own time-out."""
+        """Return how long to wait for sent records: no limit, as each record has a time-out."""
         return math.inf
 
     def _send_queued(self) -> None:
-        """Send queued records without lingering, for a moment at most; serve callbacks."""
+        """Send queued records without `linger.ms`, for a moment at most; run waiting callbacks."""
         try:
             self._producer.flush(_MOMENT)
         except (KafkaException, SystemError) as error:
@@ -226,7 +229,7 @@ class RecordProducer(KafkaProducer):
 
     def _failure(self, action: str, answer: Answer) -> KafkaError:
         self.poll()
-        if answer.fatal():  # what a connection has reported before is not the reason
+        if answer.fatal():  # an earlier report of a connection is not the reason
             self.connection_errors.fatal = answer
         error = self.connection_errors.failure(action, answer)
         if error.code not in _CONSEQUENCES or (first := self._root_cause()) is None:
@@ -244,7 +247,7 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions: the records that it sends stay, and it fences no producer.
+    """A producer without transactions. The records that it sends stay, and it fences no producer.
 
     If a record cannot be delivered, no later record is delivered either.
     """
@@ -253,10 +256,10 @@ class IdempotentProducer(RecordProducer):
         super().__init__({**_DELIVERY, **properties}, {"enable.gapless.guarantee": "true"})
 
     def connect(self, topic: str) -> None:
-        """Request the metadata of an existing topic, so that the first record waits less.
+        """Request the metadata of an existing topic, so that the first record is sent sooner.
 
-        A new client requests its producer id when metadata arrive, and otherwise half a second
-        later. The first answer may arrive before the client waits for it, so this method asks
+        A new client requests its producer id when metadata arrives, or half a second later. The
+        first metadata may arrive before the client is ready for it, so this method requests it
         twice. Records can also be sent without this call.
         """
         with suppress(KafkaException):
@@ -264,13 +267,13 @@ class IdempotentProducer(RecordProducer):
                 self._producer.list_topics(topic, timeout=_ASK)
 
     def leave(self) -> None:
-        """Close the connections. Records in the queue are not sent."""
+        """Close the connections, and drop the records in the queue."""
         with suppress(KafkaException):
             self._producer.purge()
         super().leave()
 
     def _root_cause(self) -> Answer | None:
-        """Return the record's own error; the client may first report that later ones fail too."""
+        """Return the first failed record's error, which the client may report after others."""
         deadline = time.monotonic() + _REPORT
         while self._failed is None and len(self._producer) and time.monotonic() < deadline:
             with suppress(KafkaException):
@@ -279,7 +282,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the KafkaException in `error`; if a later callback ran, `error` is a SystemError."""
+    """Return the KafkaException in `error`, a SystemError if another callback ran after it."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -289,8 +292,8 @@ def _kafka_exception(error: BaseException) -> KafkaException:
 
 def _close(producer: Producer) -> None:
     with warnings.catch_warnings():
-        # It warns if a call is in progress, and fails if the producer was fenced: it is closed in
-        # either case.
+        # `close` warns if a call is in progress, and fails if the producer was fenced; it closes
+        # the producer in both cases.
         warnings.simplefilter("ignore")
         with suppress(KafkaException, SystemError):
             producer.close()
@@ -298,10 +301,10 @@ def _close(producer: Producer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAge:
-    """Measures the age of a transaction, which begins when this object is created.
+    """Measures the age of a transaction that begins when this object is created.
 
-    `timeout` is in seconds. The object uses both the monotonic clock and the system's, since the
-    former stands still while the machine sleeps.
+    `timeout` is in seconds. The object uses the monotonic clock and the system's clock, since the
+    monotonic clock stands still while the machine sleeps.
     """
 
     timeout: float
@@ -312,7 +315,7 @@ class TransactionAge:
     def outlived(self) -> bool:
         """True after nine tenths of the time-out: the broker may have aborted the transaction.
 
-        The broker's answer is then the same as if another producer had fenced this one.
+        The broker then gives the same answer as if another producer had fenced this producer.
         """
         age = max(time.monotonic() - self._monotonic, time.time() - self._wall)
         return age > self.timeout * 0.9
@@ -324,7 +327,7 @@ class TransactionAge:
 
 
 class Stage(Enum):
-    """The stage that a producer and its transaction have reached."""
+    """The stage of a producer and its transaction."""
 
     NEW = auto()
     STARTING = auto()
@@ -341,8 +344,8 @@ class BatchProducer(RecordProducer):
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
     raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction; they need this producer's
-    `identity`.
+    `joined` is True if other producers will send in the same transaction; these need this
+    producer's `identity`.
     """
 
     def __init__(
@@ -365,10 +368,10 @@ class BatchProducer(RecordProducer):
             properties,
             {
                 "transaction.timeout.ms": str(milliseconds),
-                # librdkafka accepts none longer than the transaction's.
+                # librdkafka accepts no value above the transaction's time-out.
                 "socket.timeout.ms": str(min(1000 * SOCKET_TIMEOUT, milliseconds)),
                 "transactional.id": transactional_id,
-                # The only way to get a producer's id and epoch; a text of some kilobytes each time.
+                # The only way to get a producer's id and epoch: a text of a few kilobytes each.
                 "statistics.interval.ms": "20" if joined else "0",
                 "stats_cb": self._take_statistics,
             },
@@ -382,10 +385,10 @@ class BatchProducer(RecordProducer):
     def take_over(self, timeout: float, *, topic: str | None = None) -> None:
         """Fence older producers of the transactional id, and end the transaction they left open.
 
-        `topic` is an existing topic. librdkafka looks for the coordinator at once, before it has a
-        connection, then whenever metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); it
-        does the same after CONCURRENT_TRANSACTIONS. So to wait less, this method requests metadata
-        while it waits.
+        librdkafka looks for the coordinator at once, before it has a connection. It looks again
+        whenever metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); so it does after
+        CONCURRENT_TRANSACTIONS. To shorten the wait, this method keeps requesting the metadata of
+        `topic`, which must exist.
         """
         self.stage = Stage.STARTING
         done = threading.Event()
@@ -416,9 +419,10 @@ class BatchProducer(RecordProducer):
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Have a thread take librdkafka's reports while the block waits.
+        """Poll on another thread while the block runs, to take librdkafka's reports.
 
-        Otherwise librdkafka keeps a text of some kilobytes every 20 ms for a `joined` producer.
+        Otherwise librdkafka would store a text of a few kilobytes every 20 ms for a `joined`
+        producer.
         """
         over = threading.Event()
 
@@ -437,7 +441,7 @@ class BatchProducer(RecordProducer):
             thread.join()
 
     def begin(self) -> None:
-        """Begin the transaction; the broker learns of it with the first record."""
+        """Begin the transaction. The broker learns of the transaction with the first record."""
         self._age = TransactionAge(self._timeout)
         try:
             self._producer.begin_transaction()
@@ -467,7 +471,10 @@ class BatchProducer(RecordProducer):
         self.stage = Stage.ENDED
 
     def leave(self) -> None:
-        """Close the producer; its transaction stays open until another one takes over the id."""
+        """Close the producer.
+
+        An open transaction stays open until another producer takes over the id.
+        """
         if self.stage is Stage.OPEN or self._stuck:
             return  # left to the garbage collector: closing would abort, or block
         # librdkafka repeats a request that has timed out. An InitProducerId that arrives after the
@@ -490,7 +497,7 @@ class BatchProducer(RecordProducer):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Run a call that may block on a thread of its own, and meanwhile call `meanwhile` here."""
+        """Run a call that may block on another thread, and call `meanwhile` on this one."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -515,15 +522,15 @@ class BatchProducer(RecordProducer):
     def _root_cause(self) -> Answer | None:
         """Return the transaction's error; a record's own error would concern only that record.
 
-        If a partition cannot join the transaction, librdkafka purges all records. The next call for
-        the transaction raises the reason, so this method makes such a call; the client answers it
-        without a broker.
+        If a partition cannot join the transaction, librdkafka purges all records, and the next call
+        for the transaction raises the reason. So this method makes such a call, which needs no
+        broker.
         """
         if self.stage is Stage.OPEN:
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                if answer_of(error).name() != "_STATE":  # a transaction is open, and all is well
+                if answer_of(error).name() != "_STATE":  # else it is open, without error
                     return answer_of(error)
         return super()._root_cause()
 
@@ -538,7 +545,7 @@ class BatchProducer(RecordProducer):
 class OffsetProducer(KafkaProducer):
     """Commits offsets to one group in transactions. Raises SettingsError when opened.
 
-    Only one thread may use the object: to start a transaction, to wait for it, and to read its
+    Only one thread may use the object: to start a transaction, to wait for its end, and to read its
     `error`.
     """
 
@@ -565,7 +572,7 @@ class OffsetProducer(KafkaProducer):
     def start(
         self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
     ) -> None:
-        """Finish the last transaction and commit `positions`, if there are any, on a new thread."""
+        """On a new thread, finish the last transaction and commit `positions` if not empty."""
         self.error = self._fault = None
         self._thread = threading.Thread(
             target=self._run,
@@ -576,9 +583,9 @@ class OffsetProducer(KafkaProducer):
         self._thread.start()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until the started transaction has ended; return True if it has.
+        """Wait until the started transaction has ended; return False if it has not by `deadline`.
 
-        Raises any error that did not come from Kafka.
+        Raises the thread's error if that did not come from Kafka.
         """
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -598,8 +605,8 @@ class OffsetProducer(KafkaProducer):
     def young(self) -> bool:
         """True if this producer is so new that its own repeated request may have fenced it.
 
-        librdkafka repeats an unanswered InitProducerId; if the first request arrives after the
-        second, the broker takes it for a request of a newer producer.
+        librdkafka repeats an unanswered InitProducerId. If the first request arrives after the
+        second, the broker takes the first for a request of a newer producer.
         """
         return self._taken_at is not None and time.monotonic() - self._taken_at < _YOUNG
 
@@ -609,9 +616,9 @@ class OffsetProducer(KafkaProducer):
         return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the producer, unless it is stuck or was fenced: closing would wait, or warn.
+        """Close the producer, unless it is stuck or was fenced: then closing would wait, or warn.
 
-        A stuck producer is left behind on its daemon thread.
+        A stuck producer stays on its daemon thread.
         """
         if not self.busy and self.stage in (Stage.NEW, Stage.READY):
             self.leave()
@@ -670,7 +677,7 @@ class OffsetProducer(KafkaProducer):
         except KafkaException as error:
             if answer_of(error).txn_requires_abort():
                 self._abandon(error, deadline)
-            raise  # else it is fatal, or the outcome is unknown, and the next call repeats it
+            raise  # fatal, or its outcome is unknown, and the next call repeats it
         fault_point("transaction.committed")
         self._ownership.record_confirmed(self._sent)
         self.stage = Stage.READY

@@ -1,4 +1,4 @@
-"""Reads records in ranges of logs, with a consumer that joins no group: for times and sinks."""
+"""Reads records in ranges of logs, and their times, with a consumer that joins no group."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _POLL: Final = 0.05  # seconds; a poll returns early only when it is full
 _END: Final = "_PARTITION_EOF"
 _OF_PARTITION: Final = frozenset({_END, "_AUTO_OFFSET_RESET"})
 _QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "20"}
-# librdkafka asks for the coordinator of a group that its consumer never joins.
+# librdkafka looks for the coordinator of the group even though its consumer never joins.
 _OF_GROUPS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", *COORDINATOR_MOVES})
 
 
 class RangeReader:
-    """Reads ranges of partitions with a consumer that `open_reader` makes.
+    """Reads ranges of partitions with a consumer from `open_reader`.
 
-    `errors` collects the reports of its connection.
+    `errors` collects the errors of the consumer's connections.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class RangeReader:
         *,
         silence: float | None = None,
     ) -> Iterator[Any]:
-        """Yield the records in `ranges`. Raises KafkaError, also if the deadline has passed.
+        """Yield the records in `ranges`. Raises KafkaError, also if the deadline passes.
 
-        With `silence`, each message of a partition whose range is not read to its end yet moves the
-        deadline to `silence` seconds after that message.
+        With `silence`, each message of a partition that is not yet read to the end of its range
+        moves the deadline to `silence` seconds after the message.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
@@ -90,7 +90,7 @@ class RangeReader:
             yield from self.consumer.consume(_AT_ONCE, timeout=0)
 
     def _record(self, message: Any, remaining: dict[TopicPartition, int]) -> Iterator[Any]:
-        """Yield the message if it is a requested record; drop a partition whose range has ended."""
+        """Yield the message if it is a requested record; drop a partition that is read."""
         tp = _place(message)
         error, offset = message.error(), message.offset()
         if error is not None and error.name() != _END:
@@ -106,7 +106,7 @@ class RangeReader:
             del remaining[tp]
 
     def _note(self, error: Answer) -> None:
-        """Record an error of a connection, but none of a group, as this reader uses no group."""
+        """Record an error of a connection; ignore errors of groups, which are not used here."""
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
 
@@ -116,7 +116,7 @@ def _place(message: Any) -> TopicPartition:
 
 
 _FIRST: Final = 1  # offsets to read first: nearly always a record
-_MORE: Final = 1000  # offsets to read next, if that was a transaction's marker, or compacted
+_MORE: Final = 1000  # offsets to read next, if the first was a transaction's marker, or compacted
 
 
 def record_times(
@@ -124,10 +124,10 @@ def record_times(
 ) -> dict[TopicPartition, int]:
     """Return the time of the first committed record at or after each offset, in ms since 1970.
 
-    For an offset at the log's last stable offset, the result has the time of the last record within
-    the 1,000 offsets before that. The result lacks partitions that have no record within 1,000
-    offsets, or that no longer exist. Raises KafkaError; each of a few steps takes `timeout` seconds
-    at most.
+    For an offset at or beyond the log's last stable offset, the result has the time of the last
+    record within the 1,000 offsets before the last stable offset. The result lacks partitions that
+    have no record within 1,000 offsets, or that no longer exist. Raises KafkaError. The function
+    has a few steps, each of which takes `timeout` seconds at most.
     """
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     reader = RangeReader(properties, "eo-listener-times", committed=True, errors=errors)
@@ -165,7 +165,7 @@ def _times(
 def _bounds(
     logs: Logs, offsets: Mapping[TopicPartition, int], timeout: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return each log's start, and its last stable offset."""
+    """Return the start and the last stable offset of each log."""
     snapshot = logs.snapshot(NO_OFFSETS, offsets.keys(), time.monotonic() + timeout)
     starts = snapshot.whole().starts
     stable = logs.stable_ends(tuple(starts), time.monotonic() + timeout)
@@ -174,10 +174,10 @@ def _bounds(
 
 _SMALL: Final = {
     **_QUICK,
-    # A broker still sends one batch of records of a partition, rather than a megabyte of them.
+    # A broker still sends one batch of records for a partition, but not a megabyte of them.
     "fetch.message.max.bytes": "1",
     "queued.min.messages": "1",
-    # Else librdkafka waits a second before it fetches a partition whose broker sent only another's.
+    # Else librdkafka waits a second for a partition if its broker sent only records of another.
     "fetch.queue.backoff.ms": "10",
 }
 
@@ -193,9 +193,9 @@ def oldest_records(
 
     The result lacks partitions without such a record (markers of transactions are not records), and
     partitions whose record has no time. It also lacks partitions without an answer within
-    `seconds`: old records of many partitions may take long, and a partial answer is better than
-    none. With `committed` only records of committed transactions count. Raises SettingsError for
-    properties that cannot be used.
+    `seconds`: reading old records of many partitions may take long, and a partial answer is better
+    than none. With `committed`, records of open and aborted transactions do not count. Raises
+    SettingsError for properties that librdkafka does not accept.
     """
     if not offsets:
         return {}
@@ -245,9 +245,9 @@ class StoredRecord(NamedTuple):
 
 
 class TargetLogs:
-    """Reads the logs that a sink without transactions writes to. Only one thread may use it.
+    """Reads the logs to which a sink without transactions writes. Only one thread may use it.
 
-    It reads as `read_uncommitted` does: the sink's records belong to no transaction, and open
+    It reads with read_uncommitted: the sink's records belong to no transaction, and open
     transactions of other producers would hide them.
 
     `timeout` limits each request, in seconds, and while records are read, each wait for the next

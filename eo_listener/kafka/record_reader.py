@@ -1,6 +1,7 @@
-"""Reads, for a proof, which offsets have records that a consumer sees; keeps no record.
+"""Reads, for a proof of the audit, which offsets have a record that consumers see.
 
-Only commands use it, no driver: it asks the AdminClient for topic settings, and fetches records.
+It keeps no record. Only commands use it, no driver: it reads topic settings through the
+AdminClient, and fetches records.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _END: Final = "_PARTITION_EOF"
 class RecordReader:
     """The `LogReader` that uses librdkafka. Two threads must not use it at once.
 
-    `timeout` limits each request, and each wait for the next record, in seconds. `transactional`
-    is True if any producer of these topics is transactional, None if that is unknown. Raises
+    `timeout` limits each request, and each wait for the next record, in seconds. `transactional` is
+    True if any producer of the topics is transactional, None if that is unknown. Raises
     SettingsError for properties that librdkafka does not accept.
     """
 
@@ -55,7 +56,7 @@ class RecordReader:
         self._consumers: dict[bool, Consumer] = {}
 
     def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
-        """Return the logs' starts and ends, and if they are compacted. Raises KafkaError."""
+        """Return the logs' starts and ends, and whether they are compacted. Raises KafkaError."""
         deadline = time.monotonic() + self._timeout
         snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
         compacted = {
@@ -79,7 +80,7 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of records in `ranges`, and perhaps of others. Raises KafkaError."""
+        """Return the offsets of the records in `ranges`, and perhaps of some between them."""
         consumer = self._consumer(committed=committed)
         offsets: list[OffsetRange] = []
         for part in _merge(ranges):
@@ -113,7 +114,7 @@ class RecordReader:
                 yield offset
 
     def _is_compacted(self, topic: str) -> bool | None:
-        """Return True if compaction may delete records, None if Kafka does not report that."""
+        """Return True if compaction may delete records, None if the policy cannot be read."""
         try:
             errors = self._connection_errors
             return "compact" in cleanup_policy(self._admin, topic, self._timeout, errors)
@@ -131,7 +132,7 @@ class RecordReader:
 
 
 def _merge(ranges: Intervals) -> Iterator[OffsetRange]:
-    """Yield the ranges to read, after joining ranges that are near each other."""
+    """Yield the ranges to read; join ranges that are close together."""
     merged: OffsetRange | None = None
     for part in ranges:
         if merged is not None and part.start - merged.until <= _NEAR:

@@ -1,4 +1,4 @@
-"""A separate process for calls that may end the process that makes them.
+"""Makes calls that may end their process in a separate process.
 
 librdkafka's requests for groups sometimes end their process while a broker restarts (see
 `eo_listener.kafka`).
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class SeparateProcess:
-    """Makes calls in a process that it starts if needed: at first, and after the process has ended.
+    """Makes calls in another process, which it starts at the first call, and again if it has ended.
 
     Only one thread may use it, but any thread may call `close`. `pid` is None while the process
     does not run.
@@ -36,10 +36,10 @@ class SeparateProcess:
     def call(
         self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
     ) -> _T:
-        """Call `function` in the process, and return its answer; all these are pickled.
+        """Call `function` in the process, and return its result; pickle carries all three.
 
         Raises BrokenProcessPool if the process has ended or was closed. After `timeout` seconds,
-        ends the process and raises concurrent.futures.TimeoutError.
+        the method ends the process and raises concurrent.futures.TimeoutError.
         """
         try:
             return self._opened().submit(function, *arguments).result(timeout)
@@ -51,7 +51,7 @@ class SeparateProcess:
             raise
 
     def close(self) -> None:
-        """End the process, whatever it is waiting for."""
+        """End the process at once, even in the middle of a call."""
         with self._lock:  # a pool that is shut down by two threads closes its pipes twice
             pool, pid = self._pool, self.pid
             self._pool = self.pid = None
@@ -80,8 +80,7 @@ class SeparateProcess:
 def _end_with_parent() -> None:
     """Ignore Ctrl-C, and end when the parent process ends, even by SIGKILL.
 
-    A pool's worker holds both ends of the queue that it waits on, so otherwise it would wait
-    forever.
+    Otherwise a pool's worker would wait forever: it holds both ends of the queue that it waits on.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

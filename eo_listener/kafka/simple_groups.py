@@ -1,8 +1,8 @@
-"""Commits to consumer groups as an outsider, who is no member and has no subscription (KIP-396).
+"""Commits to consumer groups without a membership or a subscription (KIP-396).
 
-All stores that use librdkafka share the base class in this module. It has for each group a client,
-of which a limited number stays open, and an `Ownership`, which knows if another driver has taken
-over the group.
+All stores that use librdkafka share the base class in this module. The base class has a client for
+each group, of which a limited number stays open, and an `Ownership`, which knows if another driver
+has taken over the group.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Ownership:
     """The positions that a group should hold if no other driver has taken it over.
 
     Joining with the fixed instance id, or opening the producer, fences the previous owner. At
-    start-up this is intended: a new driver replaces the old one. When a client is reopened later,
-    a newer driver may own the group, and reopening would fence it. So the store first reads the
+    start-up this is intended: a new driver replaces the old one. When a client is reopened later, a
+    newer driver may own the group, and reopening would fence it. So the store first reads the
     group, and continues only if it committed every offset itself. This object lives as long as the
-    store: it outlives the clients, which are closed when there are too many of them.
+    store, and so outlives the clients, which the store closes if there are too many.
 
-    It cannot see a newer driver that has joined but not committed yet: for a few milliseconds. It
-    does no input or output itself.
+    For a few milliseconds this object cannot see a newer driver, which has joined but not committed
+    yet. It does no input or output itself.
     """
 
     def __init__(self) -> None:
-        self.loss: str | None = None  # the reason, once another committer has the group for good
+        self.loss: str | None = None  # the reason, once another committer has taken over the group
         self._known: dict[TopicPartition, Position] = {}
         self._unconfirmed: defaultdict[TopicPartition, set[Position]] = defaultdict(set)
 
@@ -60,7 +60,7 @@ class Ownership:
         return tuple({**self._known, **self._unconfirmed})
 
     def record_read(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Record what the group held at the first read after it was taken over."""
+        """Record the group's positions at the first read after this store took over the group."""
         self._known = {**positions, **self._known}
 
     def record_sent(self, positions: Mapping[TopicPartition, Position]) -> None:
@@ -80,9 +80,10 @@ class Ownership:
             self._unconfirmed[tp].discard(position)
 
     def foreign(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
-        """Return a partition whose offset in the group this store has neither sent nor found there.
+        """Return a partition whose offset this store has neither sent to the group nor found in it.
 
-        A partition without an offset does not count: offsets expire, and vanish with their topic.
+        Returns None if there is no such partition. A partition without an offset does not count:
+        offsets expire, and vanish with their topic.
         """
         for tp, position in positions.items():
             sent = self._unconfirmed.get(tp, set())
@@ -92,13 +93,13 @@ class Ownership:
         return None
 
     def compare(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Record the group as lost if `positions`, read from the group, are foreign."""
+        """Record the group as lost if one of `positions`, read from the group, is foreign."""
         foreign = self.foreign(positions)
         if foreign is not None:
             self.loss = f"{foreign} holds offsets that this committer did not send"
 
     def require_owned(self, action: str, code: str) -> None:
-        """Raise a final KafkaError, which no retry can resolve, if the group is lost."""
+        """Raise a KafkaError that no retry can resolve if the group is lost."""
         if self.loss is not None:
             raise KafkaError(
                 f"{action} failed: another committer has taken over",
@@ -134,17 +135,17 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 
 
 class PooledGroupStore:
-    """Base class of the stores: the logs of a cluster, and a client for each of its groups.
+    """Base class of the stores. It has a reader of the cluster's logs, and a client for each group.
 
-    The store opens a client when its group is first used; if there are more than `LIMIT` clients,
-    it closes those used longest ago.
+    The store opens a client when its group is first used. If there are more than `LIMIT` clients,
+    it closes those that were used longest ago.
     """
 
     def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
         self._properties = properties
         self._logs = Logs(properties)
         self._open = open_client
-        # They outlive the clients, which are closed when there are too many of them.
+        # They outlive the clients, which the store closes if there are too many.
         self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
         self._clients: OrderedDict[str, PooledClient] = OrderedDict()
 
@@ -159,7 +160,7 @@ class PooledGroupStore:
     ) -> GroupSnapshot:
         """Read the group's offsets and the logs of `partitions`. Raises KafkaError.
 
-        Stores that fence take the group over first: otherwise a commit of an older driver could
+        Stores that fence take over the group first: otherwise a commit of an older driver could
         arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
@@ -167,15 +168,15 @@ class PooledGroupStore:
         return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
-        """Run the clients' waiting callbacks; else they pile up, and a member counts as hung."""
+        """Run the clients' waiting callbacks; else they pile up, and a member seems to hang."""
         for client in self._clients.values():
             client.poll()
         self._logs.poll()
 
     def close(self) -> None:
-        """Close all connections; wait some seconds for an unanswered commit.
+        """Close all connections; wait a few seconds for an unanswered commit.
 
-        The group keeps a member's place until the member's session has ended.
+        A member stays in its group until the member's session has ended.
         """
         while self._clients:
             self._clients.popitem()[1].close()
@@ -193,22 +194,22 @@ class PooledGroupStore:
         return client
 
     def _close_idle(self) -> None:
-        """Close the clients used longest ago until `LIMIT` remain, but no client that is busy."""
+        """Close the clients that were used longest ago until `LIMIT` remain, but no busy client."""
         surplus = len(self._clients) - LIMIT
         idle = [group for group, client in self._clients.items() if not client.busy]
         for group in idle[: max(0, surplus)]:
             self._clients.pop(group).close()
 
 
-# Seconds between two checks for an answer: a poll does not end when the answer comes, and a poll of
-# less than a millisecond does not wait at all.
+# Seconds between two checks for an answer, shortest and longest: a poll does not end when the
+# answer comes, and a poll of less than a millisecond does not wait at all.
 _STEPS = (0.0002, 0.05)
 _EARLY: Final = 0.05  # seconds by which librdkafka may give up before its time
 _SETTLE: Final = 2.0
 """Seconds to wait for the end of a transaction that commits offsets to the group.
 
-Such a transaction ends some milliseconds after its producer has the answer; that of a killed driver
-lasts as long as its time-out.
+Such a transaction ends a few milliseconds after its producer has the answer; the transaction of a
+killed driver lasts until its time-out.
 """
 
 
@@ -232,8 +233,8 @@ class GroupClient:
         self, positions: Mapping[TopicPartition, Position], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError."""
-        # librdkafka may still send an abandoned request. A newer one must not be sent at the same
-        # time: the older could arrive last, and move the group back.
+        # librdkafka may still send an abandoned request. No newer request may be sent at the same
+        # time: the older one could arrive last, and move the group back.
         self._await(deadline)
         try:
             self.client.consumer.commit(offsets=to_wire(positions), asynchronous=True)
@@ -254,10 +255,10 @@ class GroupClient:
         failure = self.client.failure(self._action, self._error)
         if len(positions) == 1 or failure.code.startswith("_"):
             raise failure
-        # librdkafka gives all partitions the error of one: find out which are committed.
+        # librdkafka gives all partitions the error of one partition: find out which are committed.
         try:
             offsets = self.offsets(positions, max(deadline, time.monotonic() + _SETTLE + 1.0))
-        except KafkaError:  # the group cannot be read either: no commit is known to have arrived
+        except KafkaError:  # the group cannot be read either: the outcome is unknown
             raise failure from None
         return {
             tp: offsets.errors.get(tp.topic, failure.code)
@@ -269,8 +270,8 @@ class GroupClient:
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets; wait 2 s at most for open transactions. Raises KafkaError.
 
-        Without the wait, the store would not see the offsets that a sink has just committed, and
-        would commit them again.
+        Without the wait, the store would not see offsets that a sink has just committed in a
+        transaction, and would commit them again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
         try:

@@ -1,4 +1,4 @@
-"""Reads the logs of a query's sources, with the connection options of the sources."""
+"""Reads the logs of a query's sources, with the sources' connection options."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from eo_listener.offsets import TopicPartition
 LOGS_TIMEOUT: Final = 60.0
 """The seconds for which a batch waits for an unreachable Kafka before it fails."""
 
-# NO_TOPIC: a broker may not know a topic yet; a deleted topic is left out of the answer.
+# NO_TOPIC may pass, because a broker may not know a topic yet. The answer leaves out a deleted
+# topic.
 _PASSING: Final = PASSING | NO_TOPIC
 _REQUEST: Final = 10.0
 _PAUSE: Final = 0.5
 # Java's snapshot needs a group that the client may describe; the group's offsets are not used.
-# These options name a group for which rights were given, as does the prefix of Spark's own groups.
+# These options, and the prefix of Spark's own groups, name a group for which the client has rights.
 _GROUPS: Final = (GROUP_OPTION, OWN_GROUP_OPTION, "kafka.group.id")
 _PREFIX: Final = "groupidprefix"
 
@@ -36,7 +37,7 @@ _Asker: TypeAlias = "Logs | JavaGroups"
 
 
 class SourceLogs:
-    """Reads log starts, log ends and topic ids, with one client per cluster, kept until `close`.
+    """Reads log starts, log ends and topic ids; keeps one client per cluster until `close`.
 
     `kafka` holds librdkafka properties that override the source's options. Only one thread may use
     the object at a time; a forked process opens clients of its own.
@@ -52,8 +53,8 @@ class SourceLogs:
         self._rules = GroupRouting(kafka=kafka, gssapi=has_gssapi())
         self._shim_client = shim_client
         self._timeout = timeout
-        # Also keyed by process: librdkafka's threads do not survive a fork, and closing its clients
-        # there would wait for them.
+        # The key has the process too: librdkafka's threads do not survive a fork, and in the forked
+        # process closing a client would wait for its threads.
         self._clients: dict[tuple[int, Cluster], _Asker] = {}
         weakref.finalize(self, _close, self._clients)
 
@@ -62,8 +63,9 @@ class SourceLogs:
     ) -> GroupSnapshot:
         """Read a snapshot of a source's logs; `options` are the reader's, with keys in lower case.
 
-        Waits `timeout` seconds for an unreachable Kafka or leader. Raises KafkaError after that
-        time, or at once if Kafka refuses, and SettingsError for options that lead to no cluster.
+        If Kafka or a leader is unreachable, the method waits, and raises KafkaError after `timeout`
+        seconds. If Kafka refuses, it raises KafkaError at once. Raises SettingsError for options
+        that name no usable cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._timeout

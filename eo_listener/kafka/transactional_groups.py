@@ -17,19 +17,19 @@ from eo_listener.kafka.simple_groups import Ownership, PooledGroupStore
 from eo_listener.offsets import Position, TopicPartition
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
-# Errors of one partition, for which the whole transaction is aborted.
+# Errors of one partition, because of which the whole transaction is aborted.
 _OF_PARTITION = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
 _READ_TIMEOUT = 2.0
-_PAUSE = 10.0  # seconds for a successor to commit, if it is not clear that there is one
-_STUCK = 10.0  # seconds that a producer may stay silent although its group can be read
+_PAUSE = 10.0  # seconds to wait for a commit of another driver that may exist
+_STUCK = 10.0  # seconds for which a call of a producer may take although its group can be read
 
 
 class TransactionalGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the transactional commit mode.
 
-    Each group has a producer with a `transactional.id` of its own, which never changes. The first
-    use of a producer fences the previous producer of the id, which gets `_FENCED` and never works
-    again. A store that was fenced never fences back: every later call raises the same error.
+    Each group has a producer with its own `transactional.id`, which never changes. The first use of
+    a producer fences the id's previous producer, which gets `_FENCED` and never works again. A
+    store that was fenced never fences back: every later call raises the same error.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -72,7 +72,10 @@ class _Transactions:
         return dict.fromkeys(positions)
 
     def transact(self, positions: Mapping[TopicPartition, Position], deadline: float) -> None:
-        """Commit all positions or none. Raises KafkaError; `_TIMED_OUT`: its outcome is unknown."""
+        """Commit all positions or none.
+
+        Raises KafkaError; after `_TIMED_OUT` the outcome is unknown.
+        """
         producer = self._ready(deadline)
         producer.start(positions, self._membership, deadline)
         if not producer.wait(deadline):
@@ -82,7 +85,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take over the group, unless it is already taken over or lost; return its offsets."""
+        """Return the group's offsets; first take over the group, unless it is taken or lost."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -106,7 +109,7 @@ class _Transactions:
     def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit without the partitions that Kafka refuses: one refusal aborts the transaction."""
+        """Commit without the partitions that Kafka refuses: one refusal aborts all."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
@@ -135,7 +138,7 @@ class _Transactions:
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
         if self._producer is not None:
-            self._conclude(self._producer)  # ends the last transaction, which no call waited for
+            self._conclude(self._producer)  # finishes a transaction that no call waited for
             if self._producer.stage is Stage.DEAD:
                 self._producer = None
         if self._producer is None:
@@ -181,10 +184,10 @@ class _Transactions:
         )
 
     def _unstick(self, producer: OffsetProducer, deadline: float) -> None:
-        """Wait for a call that has not returned; if it is stuck, give up the producer.
+        """Wait for a call that has not returned; if the call is stuck, abandon the producer.
 
-        While Kafka is unreachable, the call rightly does not return. So the producer is given up
-        only if the group could be read for a while, and the call has still not returned.
+        While Kafka is unreachable, the call rightly does not return. So the method abandons the
+        producer only if the group could be read for a while, and the call has still not returned.
         """
         wait_until = deadline - 1.0
         if self._readable is not None:
@@ -200,7 +203,7 @@ class _Transactions:
         self._producer = None
 
     def _require_not_taken_over(self, deadline: float) -> None:
-        """Raise the final error if another committer has committed since this store did."""
+        """Raise a final KafkaError if another committer has committed meanwhile."""
         partitions = self._ownership.partitions
         offsets = group_offsets(self._client, self._group, partitions, deadline)
         self._ownership.compare(offsets.positions)

@@ -1,4 +1,4 @@
-"""An HTTP server with limits: for connections, for their time, and for the size of a request."""
+"""An HTTP server that limits the number and the duration of connections, and a request's size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 _SILENCE: Final = 10.0  # seconds without a byte after which a connection is closed
-_LONGEST: Final = 30.0  # seconds after which it is closed in any case
-_LATE: Final = 0.1  # seconds without a whole request, after which another connection may replace it
+_LONGEST: Final = 30.0  # seconds after which a connection is closed in any case
+_LATE: Final = 0.1  # seconds without a whole request, after which a new connection may replace it
 _MOST_OPEN: Final = 32  # connections, each with a thread; a scraper has one
-_REQUEST: Final = 16 * 1024  # bytes of a request, its headers included
+_REQUEST: Final = 16 * 1024  # bytes of a request, including its headers
 _POLL: Final = 0.1  # seconds between two checks for connections to close
 
 _TOO_MANY: Final = (
@@ -65,24 +65,25 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self.rfile: Any = _BoundedRequest(self.rfile)
 
     def parse_request(self) -> bool:
-        """Read the request, and mark its connection as one that the server must not replace."""
+        """Read the request, and mark its connection, so that the server does not replace it."""
         whole = super().parse_request()
         if whole:
             self.server.keep(self.request)
         return whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's
-        """Print nothing: a request is not worth a line."""
+        """Print nothing; a request needs no log line."""
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """Answers requests, each on a thread of its own that ends with the answer.
+    """Answers each request on a new thread, which ends with the answer.
 
-    Its log lines and its thread have the `name`. Raises OSError if it cannot listen on the address.
+    The server's log lines and its thread have the `name`. Raises OSError if the server cannot
+    listen on the address.
     """
 
     daemon_threads = True
-    request_queue_size = 128  # with the library's 5 a few browsers at once wait for a second
+    request_queue_size = 128  # with the library's 5, a few simultaneous browsers wait for a second
 
     def __init__(
         self, address: str, port: int, handler: type[BoundedHandler], *, name: str
@@ -100,16 +101,16 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which the server listens, even if any free port was requested."""
+        """The port on which the server listens, also if port 0 (any free port) was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
-        """Bind to the address without HTTPServer's look-up of a host name, which may be slow."""
+        """Bind to the address; skip HTTPServer's look-up of a host name, which may be slow."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
-        """Return True if the limit allows this connection, after closing a slow one if needed."""
+        """Return True if the limit allows this connection; if needed, first close a slow one."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()
@@ -120,7 +121,7 @@ class BoundedServer(ThreadingHTTPServer):
         return free
 
     def _close_slowest(self) -> None:
-        """Close the slowest connection, so that clients that send slowly do not lock others out."""
+        """Close the slowest connection, so that slow clients do not lock out others."""
         since, slowest = min(
             ((self._open[request], request) for request in self._asking),
             key=lambda entry: entry[0],
@@ -132,7 +133,7 @@ class BoundedServer(ThreadingHTTPServer):
             _wake(slowest)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin to answer a request, and record the time."""
+        """Begin to answer a request, and record its time."""
         with self._open_lock:
             self._open[request] = time.monotonic()
             self._asking.add(request)
@@ -144,16 +145,16 @@ class BoundedServer(ThreadingHTTPServer):
             self._asking.discard(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection whose request was answered, or that the server has given up."""
+        """Close a connection, after its answer or because it was too slow."""
         with self._open_lock:
             self._open.pop(request, None)
             self._asking.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections that take too long, even if they send a byte now and then.
+        """Close connections that take too long, even if they still send a byte now and then.
 
-        `serve_forever` calls this again and again.
+        `serve_forever` calls this method repeatedly.
         """
         until = time.monotonic() - _LONGEST
         with self._open_lock:
@@ -168,7 +169,7 @@ class BoundedServer(ThreadingHTTPServer):
         """
         fault = sys.exc_info()[1]
         level = logging.DEBUG if isinstance(fault, OSError) else logging.ERROR
-        # Not the whole text: that of a UnicodeEncodeError holds all the numbers.
+        # Not the whole text: the text of a UnicodeEncodeError holds all the numbers.
         logger.log(
             level,
             "%s: cannot answer a request: %s: %.200s",
@@ -183,7 +184,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Close the port, and end the thread."""
-        if self._thread.ident is not None:  # else `shutdown` would wait for it forever
+        if self._thread.ident is not None:  # else `shutdown` would wait forever for the thread
             self.shutdown()
         self.server_close()
         if self._thread.ident is not None:

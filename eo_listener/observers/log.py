@@ -1,6 +1,6 @@
-"""Writes events as log lines: each problem once, and the end of the problem.
+"""Writes events as log lines. Each problem is logged once when it begins and once when it ends.
 
-A line says what happened, with the event's values, the likely cause, and the fix.
+A line reports what happened, with the event's values, the likely cause, and the fix.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eo_listener import events
 from eo_listener.errors import few
 from eo_listener.offsets import TopicPartition
 
-_REMEMBERED = 1000  # problems that count as logged already; the oldest are forgotten
+_REMEMBERED = 1000  # problems that count as already logged; older ones are forgotten
 _OVER = 600.0  # seconds without a problem, after which it is logged again if it returns
 
 LONGEST = 2000  # characters of a line: log collectors cut or refuse longer ones
@@ -26,7 +26,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(slots=True)
 class _Trouble:
-    """The errors with which a group's commits fail, and the time of the first."""
+    """The errors of a group's failing commits, and the time of the first failure."""
 
     since: float
     causes: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -37,10 +37,10 @@ class _Trouble:
 class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
-    If commits fail, it logs the first failure, each new cause, and the end of the failures; the
-    failures in between are logged at DEBUG. It logs refusals, other writers and internal errors
-    once while they last, and again if they come back after ten minutes. Memory is bounded by the
-    number of groups. `clock` is monotonic.
+    If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
+    the failures in between at DEBUG. It logs refusals, other writers and internal errors once while
+    they last, and again if they return after ten minutes. The number of groups limits its memory.
+    `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,7 +63,7 @@ class EventLogger:
             case events.CommitAbandoned():
                 _say(
                     logging.ERROR,
-                    "group %s at %s: closed before these offsets were confirmed; the group stays "
+                    "group %s at %s: closed before Kafka confirmed these offsets; the group stays "
                     "behind until the query commits again: %s",
                     event.group,
                     event.cluster,
@@ -101,8 +101,9 @@ class EventLogger:
         if trouble is not None:
             confirmed = event.offsets.keys()
             trouble.partitions -= confirmed
-            # A cause is over when a partition that suffered from it has been committed: if it
-            # returns, it is logged again, even if another partition was failing all the time.
+            # A cause is over when Kafka has confirmed a partition that failed with this cause. If
+            # the cause returns, it is logged again, even if another partition has failed with it
+            # all the time.
             trouble.causes = {c: tps for c, tps in trouble.causes.items() if not tps & confirmed}
             if not trouble.partitions:
                 del self._troubles[key]
@@ -144,7 +145,7 @@ class EventLogger:
 
 
 def _log(event: Any) -> None:
-    """Log an event whose line does not depend on earlier events."""
+    """Log an event whose log line does not depend on earlier events."""
     kind = type(event)
     if kind in _GROUP_LINES:
         level, text = _GROUP_LINES[kind]
@@ -185,10 +186,11 @@ def _log_of_query(event: events.Event) -> None:
 
 
 def _say(level: int, text: str, *args: object) -> None:
-    """Log a line; shorten a line that is too long in the middle, so that it keeps its fix."""
+    """Log a line. If the line is too long, shorten it in the middle, so that it keeps its fix."""
     if not logger.isEnabledFor(level):
         return
-    # Tools group lines by their template, so it is passed on; the values as they are now.
+    # Tools group lines by their template, so the logger gets the template, and the values as of
+    # now.
     values = tuple(arg if isinstance(arg, str | int | float) else str(arg) for arg in args)
     line = text % values
     if len(line) <= LONGEST:
@@ -264,7 +266,7 @@ def _foreign_commit(event: events.ForeignCommit) -> str:
     else:
         writer = f"another query ({event.writer})"
     return (
-        f"the group holds {event.group_offsets}, this driver committed {event.own_offsets}. "
+        f"the group holds {event.group_offsets}, but this driver committed {event.own_offsets}. "
         f"Cause: another writer commits to it: {writer}. Fix: stop that writer, or give each a "
         "group of its own; mode='transactional' (follow: --mode transactional) fences a zombie"
     )

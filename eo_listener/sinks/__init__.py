@@ -1,10 +1,10 @@
-"""Stores that take a batch's rows and its ledger entry in one transaction, a package per store.
+"""The stores that write a batch's rows and ledger entry in one transaction, a package per store.
 
-The packages are independent of each other, and equal steps have equal file names: `sink` (the
-class that a user names), `connection`, `catalog` (the tables), `types`, `merge` (upserts),
-`user_sql` (`apply=`), `ledger`, `errors`. They share the modules in this folder: the ledger's
-statements, the target's checks, dead letters, upserts with Spark's MERGE, and the transfer of rows
-from Spark.
+The packages are independent of each other, and the same step has the same file name in each
+package: `sink` (the class that a user names), `connection`, `catalog` (the tables), `types`,
+`merge` (upserts), `user_sql` (`apply=`), `ledger`, `errors`. They share the modules in this folder:
+the ledger's statements, the target's checks, dead letters, upserts with Spark's MERGE, and the
+transfer of rows from Spark.
 
 Rows on the driver (`arrow_rows`, `fetch_plan`):
 
@@ -12,14 +12,13 @@ Rows on the driver (`arrow_rows`, `fetch_plan`):
   its planned rows, and by the size of the rows of the previous batch.
 - `toLocalIterator` runs only two tasks at a time, however large the cluster is. So with more than
   two cores one job computes all tasks, and the executors keep Arrow's messages until the driver
-  reads them, a few tasks at a time. `fetch_plan` decides which way a batch takes, without a call to
-  Spark.
+  reads them, a few tasks at a time. `fetch_plan` decides how the driver fetches a batch, without a
+  call to Spark.
 - The sinks cut a batch by the rows' positions. Spark's round robin sorts rows by their content: if
-  an executor is lost midway, rows that are computed again would fall into tasks that the driver
-  has already read (seen: 6,665 of 60,000 rows lost with a UDF that gives random ids, while the
-  ledger moved).
+  an executor is lost midway, recomputed rows would fall into tasks that the driver has already read
+  (seen: 6,665 of 60,000 rows lost with a UDF that gives random ids, while the ledger moved).
 - If the user's DataFrame has a shuffle, or Spark calls it nondeterministic, one job computes it and
   keeps the rows, and the driver reads them with their lineage cut (`localCheckpoint`): a lost part
-  is an error. The sinks keep the rows of a frame that they have cut in the same way. They keep any
-  other frame by `persist`, and Spark computes a lost part again.
+  is an error. The sinks do the same with a frame that they have cut. They keep the rows of any
+  other frame by `persist`, so that Spark computes a lost part again.
 """

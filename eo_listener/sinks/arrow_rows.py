@@ -1,12 +1,12 @@
-"""The rows of a DataFrame on the driver, as Arrow batches, in bounded memory.
+"""Fetches the rows of a DataFrame to the driver as Arrow batches, in bounded memory.
 
 Spark hands all rows of a task to the driver at once. So if the plan of a batch has more than
 `task_rows` rows for a task, `stream` first cuts the frame into more tasks, and the driver reads few
 tasks at a time.
 
-All cores still compute tasks: one job keeps the rows on the executors until the driver reads them.
-With at most two cores or two tasks, Spark's own iterator is as fast: it computes one task while the
-driver reads another.
+To use all cores, one job computes all tasks, and keeps the rows on the executors until the driver
+reads them. With at most two cores or two tasks, Spark's own iterator is as fast: it computes one
+task while the driver reads another.
 
 Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
 that executor's part of a shuffle again, but the driver has already read rows of the old part: if
@@ -42,7 +42,7 @@ from eo_listener.sinks.fetch_plan import (
 from eo_listener.spark.computed_rows import is_connect, rows_lost
 
 LOST: Final = "Checkpoint block"
-"""Spark's name, in an error, for a lost part of rows whose lineage was cut."""
+"""The words in Spark's error for a lost part of rows whose lineage was cut."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 _TOO_MANY = "spark.driver.maxResultSize"
 
@@ -60,13 +60,13 @@ def stream(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of the DataFrame `frame` as record batches with the columns of `frame`.
 
-    Timestamps are in UTC. Cutting the frame loses the order of rows. With `at_once`, one job
-    fetches all rows together. Close the iterator if you do not read it to its end. Raises
-    SettingsError for a type that Arrow lacks, TooManyBytesError if Spark reports too many rows,
-    and RetriableSinkError if kept rows are lost.
+    Timestamps are in UTC. If the function cuts the frame, the order of rows is lost. With
+    `at_once`, one job fetches all rows together. Close the iterator if you do not read it to its
+    end. Raises SettingsError for a type that Arrow lacks, TooManyBytesError if a task has more
+    bytes than Spark transfers, and RetriableSinkError if kept rows are lost.
     """
     schema = schema_of(frame)
-    # About the steps before foreachBatch, the frame itself shows only the shuffles.
+    # Of the steps before foreachBatch, the frame itself shows only the shuffles.
     may_change = not (at_once or is_connect(frame)) and (
         not plan.deterministic or _may_change(frame)
     )
@@ -98,7 +98,7 @@ def schema_of(frame: Any) -> pa.Schema:
 
 
 def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
-    """Refuse rows of a cut that Spark has computed twice, if a user's function made them."""
+    """Return a context that refuses rows of a cut frame if Spark has run a stage twice."""
     if not is_cut:
         return nullcontext()
     from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages  # noqa: PLC0415  # loading this module must not need Spark
@@ -114,7 +114,7 @@ def _partitions(frame: Any) -> int:
 
 
 def _cores(frame: Any) -> int | None:
-    """Return how many tasks a local Spark runs at a time; None for a cluster, which may grow."""
+    """Return how many tasks Spark runs at a time in local mode, or None on a cluster."""
     context = frame.sparkSession.sparkContext
     is_local = re.fullmatch(r"local(\[.*\])?", context.master)
     return int(context.defaultParallelism) if is_local else None
@@ -150,7 +150,7 @@ def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch,
 
 
 def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
-    """Yield the rows of `frame` as Arrow's messages, fetched in the way `fetching`."""
+    """Yield the rows of `frame` as Arrow's messages; `fetching` decides how to fetch them."""
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
@@ -178,17 +178,17 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
             raise TooManyBytesError(
                 "a task of the batch has more rows than Spark transfers to the driver",
                 cause=f"its rows are larger than {_TOO_MANY} allows",
-                fix="The batch is retried while its tasks can be made smaller; if it fails, raise "
-                f"{_TOO_MANY}, or let a task read less (minPartitions; for files "
-                "spark.sql.files.maxPartitionBytes)",
+                fix="The sink retries the batch as long as it can make the tasks smaller. If the "
+                f"batch fails, raise {_TOO_MANY}, or let a task read less (minPartitions; for "
+                "files spark.sql.files.maxPartitionBytes)",
             ) from error
         raise
 
 
 def _kept(rdd: Any) -> Iterator[bytes]:
     """Yield the kept messages of all tasks in order; fetch several small tasks together."""
-    # Only a context's runJob can read a part of an RDD, and it would have a Python worker
-    # process every row first: here there is nothing to process.
+    # Only SparkContext.runJob can read single partitions of an RDD. It would send every row through
+    # a Python worker first, which is not needed here.
     rdd.mapPartitions = lambda _: rdd
     limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
     done, tasks, count = 0, rdd.getNumPartitions(), 1
@@ -201,12 +201,12 @@ def _kept(rdd: Any) -> Iterator[bytes]:
             yield messages.popleft()
 
 
-_SAMPLE = 1000  # from fewer rows their size cannot be estimated
+_SAMPLE = 1000  # fewer rows do not show the size of a row
 _GROWTH = 4
 
 
 class TaskSize:
-    """Adapts how many rows a task may have to the size of the rows in a query's last batch.
+    """Adapts the number of rows in a task to the size of the rows in the query's last batch.
 
     `rows` is the limit for the tasks of the next batch, at least 1. It begins with the given
     number, and grows to at most four times that number if rows are small.

@@ -28,19 +28,19 @@ REASON: Final = "eo_poison"
 REDACTED: Final = "eo_redacted"
 _LETTER = ("query", "query_id", "run_id", "batch_id", *ORIGIN, "reason", "row", "put_at")
 SHARE: Final = 0.5
-"""The default limit on a batch's refused rows."""
+"""The default limit on a batch's refused rows, as a share of its rows."""
 FEW: Final = 10
-"""From this many refused rows on, a limit that is a share applies, and refusing all is an error."""
-_REASONS = 1000  # how many different reasons are counted: each row may have a reason of its own
+"""With fewer refused rows, a limit that is a share does not apply, and all rows may be refused."""
+_REASONS = 1000  # reasons counted at most: each row may have a different reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be written, with its source offset, or None if the frame lacks that.
+    """A row that could not be written, with its topic, partition and offset, each None if unknown.
 
     `row` is the row as a JSON object, in the format of `json_text`. `redacted` is the reason
-    without values of the row, which may go into logs; if it is None, `reason` may go into logs.
-    NUL, which PostgreSQL's texts cannot hold, is escaped in all texts.
+    without values of the row, for logs; if it is None, `reason` itself may go into logs. NUL, which
+    PostgreSQL's texts cannot hold, is escaped in all texts.
     """
 
     topic: str | None
@@ -70,18 +70,18 @@ class DeadLetter:
         return tp, f"the row from offset {self.offset} of {tp}"
 
     def error(self, label: str) -> PoisonRowError:
-        """Return the error that this row has stopped the batch of the sink `label`.
+        """Return the error to raise if this row fails the batch of the sink `label`.
 
         The error contains no value of the row, since errors end up in logs.
         """
         tp, where = self.place()
-        keep = ", and keep topic, partition and offset to see its origin"
+        keep = "; keep topic, partition and offset in the rows to see where a row comes from"
         return PoisonRowError(
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
             offset=self.offset,
             cause="such a row fails its batch; nothing was written",
-            fix='Name a table or topic for such rows, dead_letters="...", or filter them out'
+            fix='Name a table or topic for such rows (dead_letters="..."), or filter them out'
             + ("" if tp else keep),
         )
 
@@ -114,13 +114,13 @@ class RowFilter:
         *,
         fix: str = "or add them to the table",
     ) -> RowFilter:
-        """Return the filter for a frame with the columns `names`, and a target with `target`.
+        """Return the filter for rows with the columns `names` and a table with those of `target`.
 
-        `target` is None if the sink has yet to create the table. `fix` is another remedy for a
-        column that the target lacks. `eo_poison` is never written; topic, partition and offset are
-        dropped if the target lacks them. Raises SettingsError for any other column that the target
-        lacks, for names that differ only in case, for `eo_poison` in a different case, for a
-        version column that is not written, and for a frame with no column to write.
+        `target` is None if the sink has yet to create the table. `fix` is a second remedy, for the
+        error about a column that the target lacks. `eo_poison` is never written; topic, partition
+        and offset are dropped if the target lacks them. Raises SettingsError for any other column
+        that the target lacks, for names that differ only in case, for `eo_poison` in a different
+        case, for a version column that is not written, and for a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -216,7 +216,7 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSql:
-    """The statements on a dead-letter table; `table` is its quoted name, with a schema if any.
+    """The statements on a dead-letter table; `table` is its quoted name, with its schema.
 
     If `redacted` is True, the table has one more column, REDACTED, for the reason without values.
     """
@@ -255,7 +255,7 @@ def _flaws(rows: pa.RecordBatch) -> Sequence[str | None]:
     try:
         rows.validate(full=True)
     except pa.ArrowInvalid:
-        # Taken, not sliced: Arrow checks a slice of a struct with all rows of its fields.
+        # `take`, not `slice`: for a slice of a struct, Arrow checks all rows of the fields.
         return [_flaw(rows.take(pa.array([index]))) for index in range(rows.num_rows)]
     return ()
 
@@ -285,10 +285,11 @@ def _listed(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """The most dead letters that a transaction may have: a number, or a share of its rows.
+    """The most dead letters that a transaction may have: a number of rows, or a share of all rows.
 
-    A share is a float. Dead letters are for single rows. If most of a batch is refused, something
-    else has changed: a column of the table, a producer, a setting. Then the query must stop.
+    An int is a number, a float a share. Dead letters are for single rows. If most of a batch is
+    refused, something else has changed: a column of the table, a producer, a setting. Then the
+    query must stop.
     """
 
     most: int | float  # an int is a number of rows, a float a share
@@ -329,8 +330,8 @@ class Refusals:
     def add(self, letters: Iterable[DeadLetter]) -> None:
         """Count `letters`.
 
-        Raises PoisonRowError as soon as they exceed a limit that is a number of rows; `check`
-        applies a limit that is a share.
+        If the limit is a number of rows, raises PoisonRowError as soon as the count exceeds it;
+        `check` applies a limit that is a share.
         """
         for letter in letters:
             self.first = self.first or letter

@@ -1,4 +1,4 @@
-"""Decides how a batch's rows come to the driver: in which tasks, how many at a time. No I/O."""
+"""Decides how a batch's rows come to the driver: in which tasks, and how many at a time. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TASK_ROWS: Final = 25_000
 """The most planned rows of a task, or of a batch that is fetched at once."""
 
 TASK_BYTES: Final = 32 << 20
-"""About how many bytes in Arrow the rows of a task, or of tasks fetched together, may have."""
+"""The approximate limit for the rows of a task, or of tasks fetched together, in bytes of Arrow."""
 
 _PAIR = 2  # tasks that Spark runs at a time for an iterator on the driver
 _GROWTH = 4
@@ -24,7 +24,7 @@ class Fetch(Enum):
     With AT_ONCE, one job runs all tasks, and all rows reach the driver together. With PAIRWISE,
     each task is a job, and two jobs run at a time: the driver reads the rows of one while Spark
     computes the next. With KEPT, one job runs all tasks, and their rows stay on the executors until
-    the driver reads them, some tasks at a time. PINNED differs from KEPT in one point: Spark does
+    the driver reads them, a few tasks at a time. PINNED differs from KEPT in one point: Spark does
     not compute lost rows again.
     """
 
@@ -41,7 +41,7 @@ def choose_fetch(
 
     `cores` is the number of tasks that run at the same time, or None if it is unknown or may
     change. `may_change` is True if a second computation may yield different rows, or move rows to
-    different tasks; `is_cut` is True if eo_listener's own shuffle precedes the tasks.
+    different tasks; `is_cut` is True if eo_listener has cut the frame, by a shuffle of its own.
     """
     if at_once:
         return Fetch.AT_ONCE
@@ -55,15 +55,15 @@ def choose_fetch(
 def next_count(count: int, size: int, limit: int = 0) -> int:
     """Return how many tasks the driver reads together next, after `count` tasks had `size` bytes.
 
-    `limit` is Spark's own limit in bytes, or 0 if there is none; half of it stays free for tasks
-    with more bytes.
+    `limit` is Spark's own limit in bytes, or 0 if there is none; half of it stays free for larger
+    tasks.
     """
     most = min(TASK_BYTES, limit // 2) if limit else TASK_BYTES
     return max(1, min(_GROWTH * count, most * count // max(size, 1)))
 
 
 def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks to cut a frame with `partitions` partitions, or None to leave it.
+    """Return into how many tasks to cut a frame with `partitions` partitions, or None for no cut.
 
     A task may read a whole Kafka partition or, after a shuffle, a share of all partitions.
     """

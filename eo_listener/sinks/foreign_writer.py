@@ -1,4 +1,4 @@
-"""Detects that another driver has written to a ledger, and makes the error for it. No I/O."""
+"""Detects that another driver has written to a ledger, and makes the error. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN: Final = 3
 def foreign_writer(
     label: str, entry: Entry, reason: str, partitions: Collection[TopicPartition]
 ) -> ForeignWriterError:
-    """Return the error that another driver uses the ledger, so `label` did not write `entry`."""
+    """Return the error for an entry that `label` did not write: another driver uses the ledger."""
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {reason}",
         ranges={tp: entry.moves[tp].range for tp in partitions},
@@ -42,8 +42,8 @@ def ledger_changed(
 
     `moved_at` has the time at which each head was last moved, if the store keeps these times.
     """
-    # If the store refused the entry only at its end, the entry has moved all other heads itself:
-    # the error does not name them.
+    # If the store refused one of the entry's last moves, `heads` show the earlier moves of the same
+    # entry: the error does not name these.
     changed = [
         tp
         for tp, move in entry.moves.items()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FILTER: Final = (
-    "Filter such rows out in the transform, or into a sink of their own: "
+    "Filter such rows out in the transform, or write them to a second sink: "
     "exactly_once([sink, other], transform=...)"
 )
 
@@ -34,8 +34,8 @@ logger = logging.getLogger("eo_listener")
 def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
     """Compute the rows of `frame`, and have the executors keep them until the block ends.
 
-    Raises RetriableSinkError if an executor with kept rows is lost before the block ends. The block
-    must not have written anything by then, or must raise OutcomeUnknownError.
+    Raises RetriableSinkError if an executor with kept rows is lost before the block ends. If the
+    block may have written something by then, it must itself raise OutcomeUnknownError.
     """
     with computed_rows(frame) as computed:
         try:
@@ -50,7 +50,7 @@ def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
-    """Keep rows as `keep_rows` does, and make them the view `view` in the session of `frame`."""
+    """Keep the rows of `frame` as `keep_rows` does, and make them the view `view`."""
     with keep_rows(frame) as rows:
         rows.createOrReplaceTempView(view)
         try:
@@ -64,7 +64,7 @@ def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 
 @contextmanager
 def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
-    """Yield the rows of `frame` for a sink without dead letters; keep them if some may be marked.
+    """Yield the rows of `frame` for a sink without dead letters; keep rows that may be marked.
 
     Raises PoisonRowError, with `fix`, if a row is marked, and SettingsError as
     `RowFilter.for_target` does.

@@ -47,10 +47,10 @@ FORMS: Final = ", ".join(EACH_FORM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """The place of a ledger: `place` is a file, a dsn (secret), a topic or a table of `store`.
+    """The address of a ledger in `store`: `place` is a file, a dsn (secret), a topic or a table.
 
-    `servers` are the servers of a topic on another cluster; None stands for the cluster that the
-    command reads anyway.
+    `servers` are the bootstrap servers of a topic on another cluster; None means the cluster that
+    the command reads anyway.
     """
 
     store: LedgerStore
@@ -59,7 +59,7 @@ class LedgerAddress:
 
     @property
     def shown(self) -> str:
-        """The address in the form in which a command takes it, without a password."""
+        """The address as you write it on a command line, without the password."""
         if self.store is LedgerStore.KAFKA:
             cluster = "" if self.servers is None else f"//{self.servers}/"
             return f"kafka:{cluster}{self.place}"
@@ -100,8 +100,8 @@ class LedgerAddress:
     ) -> LedgerReader:
         """Return the ledger's reader.
 
-        `properties` are the Kafka client's, including the servers; `spark` is needed only for a
-        ledger in a table. If `query` is given and the reader cannot determine the ledger of a
+        `properties` are those of the Kafka client, including the servers; `spark` is needed only
+        for a ledger in a table. If `query` is given and the reader cannot determine the ledger of a
         different query in the table, it returns that ledger without heads. With `counts_rows`, the
         reader reads more batches of the table's history. Raises SettingsError, and
         MissingExtraError if the store's package is not installed.
@@ -125,7 +125,7 @@ class LedgerAddress:
 
     @property
     def in_table(self) -> bool:
-        """True if the ledger is in a table, which only Spark can read."""
+        """True if the ledger is part of the sink's table, so that only Spark can read it."""
         return self.store.in_table
 
     def open_repair(
@@ -139,8 +139,8 @@ class LedgerAddress:
     ) -> LedgerRepair:
         """Return the repair of this ledger. Raises as `open` does.
 
-        `java` asks Kafka's coordinators about transactions; if it is None, `no_java` is the reason
-        why there is no Java for that.
+        `java` asks Kafka's coordinators about transactions; if `java` is None, `no_java` is the
+        reason why Java cannot be used.
         """
         loaded: Callable[..., LedgerRepair] = self._loaded("Repair")
         if self.in_table:

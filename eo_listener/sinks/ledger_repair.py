@@ -45,9 +45,10 @@ class Rename:
 
 
 class LedgerRepair(Protocol):
-    """Changes the ledgers of a store, which `reader` reads. Only one thread may use it.
+    """Changes the ledgers that `reader` reads. Only one thread may use it.
 
-    Every method raises SettingsError, and SinkError if the store cannot be reached or refuses.
+    Every method raises SettingsError, and SinkError if the store cannot be reached or refuses the
+    request.
     """
 
     @property
@@ -55,7 +56,7 @@ class LedgerRepair(Protocol):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The warnings to show before the repair, after `users` was called."""
+        """The warnings to show before the repair; call `users` first."""
         ...
 
     def key_of(self, table: str) -> str:
@@ -63,7 +64,7 @@ class LedgerRepair(Protocol):
         ...
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Return signs that a sink with this key is at work, if the store shows any.
+        """Return the signs in the store that a sink with this key is running.
 
         A repair calls this method before and after the time in which it watches the ledger for
         changes.
@@ -71,7 +72,7 @@ class LedgerRepair(Protocol):
         ...
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError if `rename` would put rows under another table's ledger."""
+        """Raise SettingsError if `rename` would give an existing table's ledger to another."""
         ...
 
     def rename(self, rename: Rename) -> None:
@@ -93,7 +94,7 @@ class LedgerRepair(Protocol):
 def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None) -> LedgerKey:
     """Return the key of the only ledger of `sink` and `query`; None matches any name.
 
-    Raises SettingsError if there is no such ledger, or several; the error names the candidates.
+    Raises SettingsError if no ledger matches, or several do; the error names the candidates.
     """
     matching = [
         key
@@ -105,7 +106,7 @@ def choose_key(ledgers: Ledgers, label: str, sink: str | None, query: str | None
     words = (["--sink", key.sink, "--query", key.query] for key in matching or sorted(ledgers))
     existing = few(map(shlex.join, words))
     raise SettingsError(
-        f"{label} has {len(matching) or 'no'} ledgers of that name",
+        f"{label} has {len(matching) or 'no'} ledgers with that name",
         cause=f"it has {existing}" if ledgers else "no batch with a ledger was written yet",
         fix="Name a ledger with --sink and --query"
         if ledgers
@@ -127,13 +128,13 @@ def plan_rename(ledgers: Ledgers, old: LedgerKey, *, sink: str | None, query: st
             f"a ledger of query {new.query!r} of {new.sink} already exists",
             cause="a query has since written under the new name, so two ledgers would become one",
             fix="Compare both with eo-listener ledger show. If the new ledger began with "
-            'on_first="accept", it is complete from there on, and the old one is finished',
+            'on_first="accept", it is complete from that batch on, and the old one ends there',
         )
     return Rename(old=old, new=new, heads=ledgers[old])
 
 
 def refuse_other_table(rename: Rename, has_table: Callable[[str], bool]) -> None:
-    """Raise SettingsError if `rename` would put rows under another table's ledger."""
+    """Raise SettingsError if `rename` would give an existing table's ledger to another table."""
     if rename.new.sink != rename.old.sink and has_table(rename.old.sink):
         raise SettingsError(
             f"the table {rename.old.sink} still exists, so its ledger stays with it",
@@ -149,7 +150,7 @@ def refuse_table_of_its_own(label: str, key: str, table: str) -> None:
         raise SettingsError(
             f"the ledger of {label} is in the table and cannot belong to {table}",
             cause="a renamed table has taken its ledger along, and another table has its own",
-            fix="Use the table's current name; only its query can be renamed: --to-query",
+            fix="Use the table's current name; only the query can be renamed: --to-query",
         )
 
 
@@ -163,20 +164,20 @@ def plan_acceptance(
     head = heads.get(tp)
     if tp == BATCHES:
         raise SettingsError(
-            "sources other than Kafka are counted in batches, of which no gap can be named",
-            fix='Accept it in the query: exactly_once(..., on_gap="accept")',
+            "a source other than Kafka is counted in batches: a gap in it cannot be named",
+            fix='Accept the gap in the query: exactly_once(..., on_gap="accept")',
         )
     if head is None:
         raise SettingsError(
             f"the ledger of query {key.query!r} of {key.sink} has no head of {tp}",
             cause=f"it has {few(sorted(heads))}",
-            fix="Name a partition that it has, as the query's error does",
+            fix="Name one of these partitions, as the query's error does",
         )
     if gap.start != head.range.until or gap.until <= gap.start:
         raise SettingsError(
-            f"{gap} is not the gap after the offsets that {key.sink} has of {tp}: its next "
+            f"{gap} is not the gap that follows the offsets of {tp} in {key.sink}: the next "
             f"offset is {head.range.until}",
-            cause="the ledger has moved since, or the numbers are wrong",
+            cause="the ledger has moved since then, or the numbers are wrong",
             fix=f"Give the gap as the query's error names it; it begins at {head.range.until}",
         )
     move = Move(
@@ -197,7 +198,10 @@ def plan_acceptance(
 
 
 def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
-    """Raise InUseError if the heads of `ledger` alone do not describe what its table has."""
+    """Raise InUseError if a batch of `ledger` is unfinished, or its table was rolled back.
+
+    The heads alone then do not tell which rows the table has.
+    """
     if ledger.unfinished_batch is not None:
         raise InUseError(
             f"batch {ledger.unfinished_batch} of query {ledger.key.query!r} was begun in {label} "
@@ -208,15 +212,15 @@ def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
         )
     if ledger.rollback is not None:
         raise InUseError(
-            f"{label} was rolled back to before later batches of query {ledger.key.query!r}: "
+            f"a rollback of {label} removed later batches of query {ledger.key.query!r}: "
             f"{ledger.rollback.cause}",
-            cause="a repair would make it impossible to undo that",
+            cause="a repair would make it impossible to undo the rollback",
             fix=ledger.rollback.fix or "Let the query write its next batch first",
         )
 
 
 def refuse_users(label: str, users: tuple[str, ...]) -> None:
-    """Raise InUseError if `users`, the signs of sinks at work, is not empty."""
+    """Raise InUseError if `users`, the signs of running sinks, is not empty."""
     if users:
         raise running(f"{label} is in use: {few(users)}")
 
@@ -249,9 +253,9 @@ def commit_to_table(
 ) -> None:
     """Commit a repair of the ledger in a table; try again if other commits came first.
 
-    `service` names what answers a commit. `other_writers` names the writers that may come first; if
-    it is None, the text of the store's error is the cause that InUseError names. Raises InUseError,
-    OutcomeUnknownError, and any other error of `commit`.
+    `service` is the name of the service that answers a commit. `other_writers` names the writers
+    that may come first; if it is None, the text of the store's error is the cause that InUseError
+    names. Raises InUseError, OutcomeUnknownError, and any other error of `commit`.
     """
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -270,7 +274,7 @@ def commit_to_table(
                 raise InUseError(
                     f"{label}: other commits came first each time; nothing was changed",
                     cause=other_writers or str(error),
-                    fix="Run the command again when they are done",
+                    fix="Run the command again when the other writers have finished",
                 ) from error
         else:
             return

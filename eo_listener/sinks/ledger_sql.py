@@ -123,7 +123,7 @@ class LedgerSql:
         return Statement(text, (sink, query))
 
     def moved_by(self, query_id: str) -> Statement:
-        """Return the SELECT of heads that `query_id` moved last; `moved_heads` reads the answer."""
+        """Return the SELECT of heads last moved by `query_id`; `moved_heads` reads the answer."""
         every = self.all_heads().text
         return Statement(f"{every} WHERE query_id = {self.placeholder}", (query_id,))
 
@@ -134,7 +134,7 @@ class LedgerSql:
         )
 
     def applied_batches(self, sink: str, query: str) -> Statement:
-        """Return the SELECT of a ledger's history, each partition's in the order of offsets.
+        """Return the SELECT of a ledger's history, sorted by partition and offset.
 
         `read_applied_batch` reads a row of the answer.
         """
@@ -196,12 +196,13 @@ class LedgerSql:
         return Many(self._history_insert(), history)
 
     def prune(self, sink: str, entry: Entry, batches: int = KEPT_BATCHES) -> Statement | None:
-        """Return the DELETE of history before the newest `batches`, or None if not yet due.
+        """Return the DELETE of history before the newest `batches`, or None if it is not yet due.
 
-        It may keep more batches. The beginning of a partition, accepted gaps, and earlier names of
-        a ledger stay forever: nothing else records them. The statement orders batches by time,
-        since batch ids begin again with each new checkpoint, and counts them by rows: a batch has
-        at most one row per head, in one transaction or in one for each partition.
+        The DELETE may keep more batches. The beginning of a partition, accepted gaps, and earlier
+        names of a ledger stay forever: nothing else records them. The statement orders batches by
+        time, since batch ids begin again with each new checkpoint, and counts them by rows: a batch
+        has at most one row per head, whether it is written in one transaction or in one for each
+        partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None
@@ -269,7 +270,7 @@ class LedgerSql:
 
 
 def verdict(move: Move) -> str | None:
-    """Return the verdict that the history records for a move, None if it records no row.
+    """Return the verdict that the history records for a move, or None if it records no row.
 
     A move with an empty range has a verdict only if it creates the head: the row then shows where
     the partition begins.

@@ -19,14 +19,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads
 
 BATCHES_READ: Final = 100
-"""How many of the newest batches a reader of the history reads at most: each may be a file."""
+"""The most batches that a reader of the history reads, newest first: each may be a file."""
 BATCHES_COUNTED: Final = 2_000
-"""How many of the newest batches a command that counts rows reads; it calls older gaps unknown."""
-_ENTRIES: Final = 200_000  # heads of all these batches together, some 300 bytes each
+"""The same limit for a command that counts rows; it reports older gaps as unknown."""
+_ENTRIES: Final = 200_000  # heads of all these batches together, about 300 bytes each
 
 
 class LedgerStep(NamedTuple):
-    """The heads in the ledger after a batch, and the heads `before` it, None if no longer known.
+    """The `heads` in the ledger after a batch, and the heads `before` it, or None if unknown.
 
     `rows` is how many rows the batch changed, or None if the table does not record it; `at` is the
     time of its commit in milliseconds since 1970. A repair that changed no head has a `verdict`.
@@ -60,7 +60,7 @@ def applied_batches(steps: Iterable[LedgerStep]) -> list[AppliedBatch]:
 
 
 def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
-    """Return when each head of the newest of `steps` was moved to its offset, if known.
+    """Return the time at which each head of the newest step was moved to its offset, if known.
 
     `steps` must be sorted from newest to oldest. The function takes only as many steps as it needs,
     and at most BATCHES_READ.
@@ -80,8 +80,9 @@ def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
 def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:
     """Return True if the batch of `step` moved the head of `tp`.
 
-    If the heads before the batch are unknown, the batch that the head names decides. If all heads
-    have one query id, that is, one checkpoint, the newest batch has the highest number.
+    If the heads before the batch are unknown, the batch number in the head decides, but only if all
+    heads have the same query id, that is, the same checkpoint: then the newest batch has the
+    highest number.
     """
     if step.before is not None:
         return step.before.get(tp) != step.heads[tp]

@@ -1,7 +1,8 @@
 """The ledger of one sink and query as a text, which the commit with the rows carries. No I/O.
 
-Format 1, JSON in ASCII. Iceberg keeps it in the summary of a snapshot, Delta in the `userMetadata`
-of a commit. It always has all heads, since the previous commit can be deleted at any time.
+The text is JSON in ASCII, format 1. Iceberg keeps it in the summary of a snapshot, Delta in the
+`userMetadata` of a commit. The text always has all heads, since the previous commit can be deleted
+at any time.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class LedgerText:
 
     @classmethod
     def query_of(cls, text: str) -> str:
-        """Return the name of the query in a ledger's text; read no heads. Raises FormatError."""
+        """Return the query's name in a ledger's text; reads no heads. Raises FormatError."""
         query = _parsed(text)["query"]
         if not isinstance(query, str):
             raise _foreign("it lacks the name of a query")
@@ -104,7 +105,7 @@ def _foreign(detail: str) -> FormatError:
 
 
 class Mover(NamedTuple):
-    """The query, run and batch that moved a head, and the id that its topic had then."""
+    """The query, run and batch that moved a head, and the id of the head's topic at that time."""
 
     query_id: str
     run_id: str

@@ -1,4 +1,4 @@
-"""Decides which of the rows with a key is the newest, by one rule for every SQL store. No I/O.
+"""Decides which row of a key is the newest, by one rule for every SQL store. No I/O.
 
 If the user has named a version column, the greater version wins. If versions are equal, or there is
 no version column, the greater offset wins, provided that both rows come from the same partition.
@@ -38,7 +38,7 @@ class Newest:
         """Return the SQL expression for a row's place among the rows with its key, from 1."""
         order = [] if self.version is None else [f"{self.version} DESC"]
         if self.traced:
-            # The partition too, so that of rows with equal values it is always the same row.
+            # The partition too, so that among rows with equal values the choice is always the same.
             order += [f"{column} DESC" for column in reversed(STAGED_ORIGIN)]
         order_by = f" ORDER BY {', '.join(order)}" if order else ""
         return f"row_number() OVER (PARTITION BY {', '.join(self.keys)}{order_by})"
@@ -80,8 +80,8 @@ class Newest:
 class TwoRows:
     """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
-    `in_table` and `in_batch` return the SQL for a column of each row; `number` is a format for an
-    offset to compare. `located` is True if both rows have ORIGIN.
+    `in_table` and `in_batch` return the SQL for a column of the table's row and of the batch's row;
+    `number` is a format for an offset to compare. `located` is True if both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]
@@ -139,7 +139,7 @@ def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
 def tie(
     keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for tied rows with the same key; `in_table` is True if one is in the table.
+    """Return the error for tied rows with the same key; `in_table` is True if one row is in it.
 
     `origin` is topic, partition and offset of one of the rows, or None if the rows lack these
     columns.
@@ -151,12 +151,12 @@ def tie(
     if in_table:
         return SettingsError(
             f"a row of the batch and a row of the table have the same {columns}{origin_text}",
-            cause="the newest cannot be determined: they come from several partitions",
-            fix="To write the batch's row, delete the table's; to keep the table's, filter "
-            "the batch's in the transform. If a later batch may always win, drop the "
+            cause="the newer row cannot be determined: the rows come from different partitions",
+            fix="To write the batch's row, delete the table's row; to keep the table's row, filter "
+            "out the batch's row in the transform. If a later batch should always win, drop the "
             "columns topic, partition and offset from the table",
         )
-    cause = "the newest cannot be determined: "
+    cause = "the newest row cannot be determined: "
     if origin is None:
         cause += "the rows do not name their source offset"
         fix = "Keep topic, partition and offset in the rows (the greatest offset wins), "
@@ -197,5 +197,5 @@ def unordered(version: str, kind: str) -> SettingsError:
     return SettingsError(
         f"version_column={version!r} is {kind}",
         cause="only integers, dates and timestamps have the same order in every store",
-        fix="Cast it in the transform (to long, or to timestamp), in the table too",
+        fix="Cast it in the transform (to long, or to timestamp), and in the table too",
     )

@@ -89,9 +89,9 @@ def check_upsert(
 ) -> None:
     """Raise SettingsError if rows of `schema` cannot be upserted into the columns of `table`.
 
-    They cannot if:
+    Rows cannot be upserted if:
 
-    - The rows lack keys or version.
+    - They lack keys or version.
     - Spark does not compare their keys.
     - Their version is not an integer, date or timestamp.
     - The table would convert their keys or version. Converted, two keys could become equal, and a
@@ -125,7 +125,7 @@ def check_upsert(
         if kind and stored and kind != stored and not is_wider(stored, kind):
             raise SettingsError(
                 f"column {name!r} is {kind} in the rows and {stored} in the table",
-                cause="it is compared with the table's column: different values could become "
+                cause="the sink compares it with the table's column: different values could become "
                 "equal there, and a rounded, truncated or padded value is not found again",
                 fix="Use string or varchar instead of char in the table"
                 if is_padded(stored)

@@ -77,7 +77,7 @@ class Merge:
 
     @contextmanager
     def staged(self, frame: DataFrame) -> Iterator[str]:
-        """Compute the rows of `frame`, and yield the name of their view, which the block may use.
+        """Compute the rows of `frame`, and yield the name of their view, for use in the block.
 
         In the view each row has its place among the rows with the same key. Raises SettingsError if
         the newest row of a key cannot be determined, PoisonRowError for a row without key or
@@ -108,7 +108,7 @@ class Merge:
         return not rows.join(table_rows.alias("eo_there"), same_key, "leftsemi").isEmpty()
 
     def count(self, session: SparkSession, view: str) -> int:
-        """Return the number of keys of the rows in `view`."""
+        """Return the number of different keys in `view`."""
         ((count,),) = _rows(session, f"SELECT count(*) FROM {view} WHERE {_PLACE} = 1")
         return int(count)
 
@@ -242,7 +242,7 @@ class Merge:
             origin,
             self.label,
             f"one of {', '.join(needed)} is null",
-            cause="they identify the row that it replaces, and the newer of the two",
+            cause="they identify the row to replace, and tell which of the two rows is newer",
             fix="Filter such rows out in the transform, or give them values",
         )
 
@@ -252,12 +252,12 @@ def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
 
 
 def _text(values: Sequence[str]) -> str:
-    """Return SQL that joins `values` into a text; some types, such as maps, cannot be compared."""
+    """Return SQL that joins `values` into a text to compare; values such as maps have no order."""
     named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
     options = ", ".join(f"'{name}', '{value}'" for name, value in EXACT.items())
     return f"to_json(struct({named}), map({options}))"
 
 
 def _ordered(window: str) -> str:
-    """Return `window` with an ORDER BY, which row_number() needs; without one, add any order."""
+    """Return `window` with an ORDER BY, which row_number() needs; if it has none, add any."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

@@ -30,7 +30,7 @@ def row_origins(
     with asking("count the rows of a table"):
         for topic, partition, first, last in _runs(frame, columns).toLocalIterator():
             for offset in (None,) if first is None else range(first, last + 1):
-                yield topic, partition, offset  # type: ignore[misc]  # None where the row lacks it
+                yield topic, partition, offset  # type: ignore[misc]  # None if the row lacks it
 
 
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -15,7 +15,7 @@ from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
 
 STAGED: Final = "eo_batch"
-"""The table, for one transaction only, in which `apply=` finds the batch's rows."""
+"""The table in which `apply=` finds the batch's rows, for one transaction only."""
 
 Function: TypeAlias = "Callable[[Any, Entry], object]"
 Apply: TypeAlias = "str | Sequence[str] | Function"
@@ -23,7 +23,7 @@ Apply: TypeAlias = "str | Sequence[str] | Function"
 
 
 class Mode(Enum):
-    """The way in which a sink writes rows: it appends them, or replaces rows with their keys."""
+    """The way in which a sink writes rows: it appends them, or replaces rows with the same keys."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -38,9 +38,9 @@ class Target:
     mode: Mode
     #: The columns that identify a row, for Mode.UPSERT.
     keys: tuple[str, ...]
-    #: Of two rows with the same key, the one with the greater version is newer.
+    #: The column that orders rows with the same key: the greater version is newer.
     version_column: str | None
-    #: A condition of SQL on a batch's rows: a row that meets it deletes the row with its key.
+    #: An SQL condition on a batch's rows: a row that meets it deletes the row with the same key.
     delete_when: str | None
     apply: tuple[str, ...] | Function | None
     #: True if the sink may create its tables.
@@ -92,7 +92,7 @@ class Target:
 
 
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
-    """Refuse to create a table with a dot in its name: probably a schema is meant before it."""
+    """Refuse to create a table with a dot in its name: the part before it is probably a schema."""
     before, dot, after = name.rpartition(".")
     if not dot:
         return
@@ -117,7 +117,7 @@ def _check_names(table: str, dead_letters: str | None, columns: Iterable[str | N
         raise SettingsError(
             f"table {table!r} and dead_letters {dead_letters!r} cannot be used together with "
             f"the ledger's own {HEADS} and {HISTORY}",
-            fix="Give each a name of its own",
+            fix="Give each table a different name",
         )
 
 

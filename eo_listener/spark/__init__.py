@@ -1,1 +1,1 @@
-"""The modules that deal with Spark: its JVM, its checkpoints, and its sessions."""
+"""Works with Spark: its JVM, its checkpoints, and its sessions."""

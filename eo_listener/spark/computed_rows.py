@@ -1,7 +1,8 @@
-"""Rows that Spark computes once, and whose lineage is cut.
+"""Has Spark compute the rows of a DataFrame once, and cut their lineage.
 
-`persist()` is no copy: Spark drops the rows of a cached frame when a table that its plan reads is
-written, and computes lost rows again. Rows whose lineage is cut can be lost, but never change.
+`persist()` is not enough: Spark drops the rows of a cached frame when somebody writes a table that
+the frame's plan reads, and computes lost rows again. Rows whose lineage is cut can be lost, but
+they never change.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def rows_lost(problem: str, cause: str = "an executor has ended") -> RetriableSi
 
 @contextmanager
 def computed_rows(frame: Any) -> Iterator[Any]:
-    """Compute the rows of `frame`, and yield them as a frame; the executors keep them in the block.
+    """Compute the rows of `frame`, and yield a frame of them; executors keep them during the block.
 
     Raises SettingsError under Spark Connect 3.5, which has no `localCheckpoint`.
     """
     try:
-        # A frame that has run keeps its plan; a new plan uses what has been cached since.
+        # A frame that has run keeps its plan; a new plan uses frames that were cached since.
         computed = frame.select("*").localCheckpoint()
     except NotImplementedError as error:
         raise SettingsError(
@@ -52,15 +53,15 @@ def computed_rows(frame: Any) -> Iterator[Any]:
     finally:
         try:
             computed._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001  # pyspark frees no checkpoint
-        except Exception:  # an earlier error counts more, and Spark drops the rows in the end
+        except Exception:  # an earlier error is more important, and Spark drops the rows later
             logger.debug("the rows of a batch could not be dropped", exc_info=True)
 
 
 @contextmanager
 def cached_rows(frame: Any) -> Iterator[None]:
-    """Cache the rows of `frame` in the block, so that frames made of it read the source only once.
+    """Cache the rows of `frame` in the block, so that frames made from it read the source once.
 
-    A frame that the user has cached stays cached afterwards.
+    A frame that the user has cached stays cached after the block.
     """
     level = frame.storageLevel
     if level.useMemory or level.useDisk:

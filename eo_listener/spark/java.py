@@ -28,8 +28,8 @@ class Java:
 def find(oldest: int = OLDEST, newest: int | None = None, *, user: str = "this") -> Java:
     """Return `$JAVA_HOME/bin/java`, or the `java` on the PATH.
 
-    Raises JavaError if it is missing, if it does not run, or if its feature version is not from
-    `oldest` to `newest`; `user` names the software that needs it, such as `"Spark 4.0.0"`.
+    Raises JavaError if Java is missing, does not run, or has a feature version below `oldest` or
+    above `newest`. `user` names the software that needs Java, such as `"Spark 4.0.0"`.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

@@ -1,4 +1,4 @@
-"""The shim: the path of its jar, and the decoding of its answers about a running query."""
+"""Finds the shim's jar, and decodes the shim's answers about a running query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eo_listener.offsets import Offsets
 
 
 def jar() -> Path:
-    """Return the path of the shim's jar. Raises UnavailableError if there is not exactly one."""
+    """Return the path of the shim's jar. Raises UnavailableError if there is no jar, or several."""
     folder = Path(__file__).parents[1] / "jars"
     jars = sorted(folder.glob("eo-listener-shim-*.jar"))
     if len(jars) == 1:
@@ -37,8 +37,8 @@ class SourceOptions:
     """One source of a query.
 
     `index` is the source's place among the sources of a progress event. `options` are all options
-    of the reader with keys in lower case, empty for a source that is not Kafka. They hold
-    passwords, so they are not shown.
+    of the reader, with keys in lower case; a source that is not Kafka has none. Options may hold
+    passwords, so `repr` does not show them.
     """
 
     index: int
@@ -68,7 +68,7 @@ def position(text: str) -> LivePosition | None:
 
 
 def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
-    """Make a position from Spark's own JSON of the offsets, by source index. Raises JvmError."""
+    """Make a position from Spark's JSON of each source's offsets. Raises JvmError."""
     try:
         committed = {index: _offsets(text) for index, text in texts.items()}
     except (ValueError, TypeError, AttributeError) as error:

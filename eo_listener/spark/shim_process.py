@@ -1,7 +1,7 @@
-"""Runs the shim in a separate Java, with Kafka's Java client, for commands that have no Spark.
+"""Runs the shim and Kafka's Java client in a separate Java process, for commands without Spark.
 
-Calls and answers are lines, as in the shim's class ShimProcess. They hold secrets, so they go only
-through pipes; other output of Java is not shown.
+Calls and answers are lines, in the format of the shim's class ShimProcess. They hold secrets, so
+they go only through pipes. Other output of Java is not shown.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from eo_listener.spark.session.installation import spark_homes
 _MAIN: Final = "io.github.eolistener.requests.ShimProcess"
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 _MEMORY: Final = ("-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
-_SILENT: Final = ("-Xlog:disable", "-XX:+DisplayVMOutputToStderr")  # else warnings come as answers
-_LONGEST: Final = 120.0  # seconds; each call has a limit of its own, which is less
+_SILENT: Final = ("-Xlog:disable", "-XX:+DisplayVMOutputToStderr")  # else warnings count as answers
+_LONGEST: Final = 120.0  # seconds; each call has a lower limit of its own
 _END: Final = 3.0
 
 
 class ShimProcess:
     """A `ShimClient` whose first call starts a Java process.
 
-    `close` ends that process, and so does the end of its parent.
+    `close` ends that process, as does the end of its parent.
 
     `jars` are the jars of the shim and of Kafka's client.
     """
@@ -64,7 +64,7 @@ class ShimProcess:
         process, reader = self._process, self._reader
         if process is None or reader is None:
             return
-        with suppress(OSError):  # it has gone
+        with suppress(OSError):  # the process has ended
             _pipe(process.stdin).close()
         try:
             process.wait(_END)
@@ -79,7 +79,7 @@ class ShimProcess:
         try:
             _write(_pipe(self._start().stdin), line.encode() + b"\n", deadline)
             text = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except (Empty, TimeoutError) as error:  # the second is an OSError too
+        except (Empty, TimeoutError) as error:  # TimeoutError is an OSError too
             raise self._give_up(
                 f"Kafka's Java client did not answer within {_LONGEST:.0f} s",
                 cause="the machine is busy, or Java hangs",
@@ -87,7 +87,7 @@ class ShimProcess:
         except (OSError, ValueError) as error:
             raise self._ended() from error
         if not text:
-            self._answers.put(b"")  # for the next call, which may still be written to its pipe
+            self._answers.put(b"")  # for the next call, whose write to the pipe may still succeed
             raise self._ended()
         try:
             answer: dict[str, str] = json.loads(text)
@@ -99,7 +99,7 @@ class ShimProcess:
         return answer
 
     def _give_up(self, problem: str, *, cause: str) -> JvmError:
-        """End the process, as its late answer would count as the next call's; return the error."""
+        """End the process, whose late answer would count as the next call's; return the error."""
         process = self._start()
         process.kill()
         process.wait()
@@ -127,7 +127,7 @@ class ShimProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a Ctrl-C is the command's, which then closes this
+                start_new_session=True,  # a Ctrl-C goes only to the command, which then closes this
             )
             os.set_blocking(_pipe(self._process.stdin).fileno(), False)
             self._reader = threading.Thread(
@@ -139,11 +139,11 @@ class ShimProcess:
     def _read(self, pipe: IO[bytes]) -> None:
         while line := pipe.readline():
             self._answers.put(line)
-        self._answers.put(b"")  # it has ended
+        self._answers.put(b"")  # the process has ended
 
 
 def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
-    """Write `line` to a non-blocking pipe. Raises TimeoutError if nobody reads it in time."""
+    """Write `line` to a non-blocking pipe. Raises TimeoutError if it is not read in time."""
     room = select.poll()
     room.register(pipe, select.POLLOUT)
     remaining = memoryview(line)
@@ -160,14 +160,14 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 # Dependencies of the client; Spark's own jars and those of Kafka have them too.
 _NEEDED: Final = ("jackson-annotations", "jackson-core", "jackson-databind", "slf4j-api")
-# As Ivy names what spark-submit has resolved for --packages, in the cache of Spark 4 or 3.5.
+# Ivy's caches, in Spark 4 and 3.5, with the jars that spark-submit has resolved for --packages.
 _IVY: Final = ("~/.ivy2.5.2", "~/.ivy2")
 
 
 def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
-    """Return the jars of kafka-clients and of what it needs, the newest of each.
+    """Return the jars of kafka-clients and its dependencies, the newest version of each.
 
-    If the user has `named` a folder, the function searches only that folder and Spark's own jars,
+    With `named`, the function searches only that folder and, for dependencies, Spark's own jars;
     otherwise the folders of Spark and Kafka. Raises SettingsError if `named` has no kafka-clients,
     and UnavailableError if a jar is not found.
     """
@@ -195,7 +195,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
 
 def _places() -> Iterator[Path]:
-    """Yield the folders to search: first Spark's, as its client is known to reach the cluster."""
+    """Yield the folders to search, first Spark's: its client is known to reach the cluster."""
     for home in spark_homes():
         yield home / "jars"
     if os.environ.get("KAFKA_HOME"):
@@ -211,7 +211,7 @@ def _find_jar(name: str, folder: Path) -> Path | None:
 
 
 def _newest(folder: Path, name: str) -> Path | None:
-    no_others = "(?!.*(?:test|sources|javadoc))"  # of the same version, and not the client
+    no_others = "(?!.*(?:test|sources|javadoc))"  # jars of the same version that are not the client
     named = re.compile(rf"(?:[\w.]+_)?{name}-(\d+(?:\.\d+)*){no_others}[\w.+-]*\.jar")
     jars = [
         (tuple(map(int, match[1].split("."))), path)

@@ -1,65 +1,64 @@
-"""Commit to each consumer group the offsets that are offered for it.
+"""Commits to each consumer group the offsets that are offered for it.
 
 `Committer` has a `Worker`, a thread, for each cluster. The worker's `ClusterState` has a
 `GroupState` for each group, which has a `PartitionState` for each partition. These three classes do
-no input or output: they get the time as an argument, return requests as values, and get the
-answers. The worker sends the requests through a `GroupStore`.
+no input or output: they get the time as an argument, return requests as values, and take the
+answers as arguments. The worker sends the requests through a `GroupStore`.
 
 Reading before writing:
 
 - Before a commit the worker reads the group (`GroupSnapshot`): its offsets and their metadata, the
-  starts and ends of the logs, the topic ids. It takes a new snapshot if the last one is more than a
-  minute old, after every failure, and if the process stood still for 15 s (SIGSTOP, a suspended
-  machine), because a successor may be running by then.
-- The snapshot decides: an offset below the group's offset is refused, unless the rewind is allowed;
-  an offset beyond the log's end is refused, and reported if Kafka confirmed it before; a topic
-  whose id has changed is no longer committed; confirmed offsets that have disappeared are reported
+  starts and ends of the logs, the topic ids. The worker takes a new snapshot if the last one is
+  more than a minute old, after every failure, and if the process stood still for 15 s (SIGSTOP, a
+  suspended machine), because another driver may be running by then.
+- The snapshot decides. An offset below the group's offset is refused, unless the rewind is allowed.
+  An offset beyond the log's end is refused, and reported if Kafka confirmed it before. A topic
+  whose id has changed is no longer committed. Confirmed offsets that have disappeared are reported
   (`ForeignCommit`, `GroupOffsetsMissing`) and committed again.
-- The group compares refused offsets with a new snapshot each minute, so they are committed without
-  help once the cause is gone. The offsets of a deleted topic stay unconfirmed until the driver
-  ends: its partitions are retried each minute, and reported at the end.
-- If the broker refuses a topic, the snapshot has its error and the facts of the other topics.
-  OffsetFetch's own errors count too: if it refused a topic that is described a moment later, the
-  group would otherwise seem to hold nothing there.
-- A partition keeps the last 20 starts of its log, each with the time of its snapshot. A batch with
-  `failOnDataLoss=false` is judged by the start that was known when it was planned; snapshots taken
-  while the batch runs must not hide that start.
+- The group compares refused offsets with a new snapshot each minute, and commits them once the
+  cause is gone. The offsets of a deleted topic stay unconfirmed until the driver ends: the group
+  retries its partitions each minute, and reports them at the end.
+- If the broker refuses a topic, the snapshot has that topic's error and the facts of the other
+  topics. The errors of OffsetFetch count too: otherwise, if Kafka refused a topic there and
+  described it a moment later, the group would seem to hold no offsets of the topic.
+- A partition keeps the last 20 starts of its log, each with the time of its snapshot. The guard
+  judges a batch with `failOnDataLoss=false` by the start that was known when Spark planned the
+  batch; snapshots taken while the batch runs must not hide that start.
 
-How much is sent:
+The size of requests:
 
 - The coordinator writes the offsets of one request as one record batch. 4,500 partitions with
-  eo_listener's metadata fit into its default of 1 MB, 5,000 do not (INVALID_COMMIT_OFFSET_SIZE
-  before Kafka 4.0, UNKNOWN since). So a request has at most 1,000 partitions and 500 KB, and half
-  as many partitions after such an answer; a snapshot has at most 2,000 partitions. 20,000
-  partitions take about 8 s on a busy machine.
-- A group plans only the partitions that changed, takes those that have waited longest until a
-  request is full, and keeps the partitions apart that only wait for a repeated commit. A partition
-  that was served goes behind the other partitions of its group, and a group behind the other groups
-  of its cluster: if a batch arrives before all parts of the last one are committed, any fixed order
+  eo_listener's metadata fit into the default limit of 1 MB, and 5,000 do not
+  (INVALID_COMMIT_OFFSET_SIZE before Kafka 4.0, UNKNOWN since). So a request has at most 1,000
+  partitions and 500 KB, and half as many partitions after such an answer. A snapshot has at most
+  2,000 partitions. 20,000 partitions take about 8 s on a busy machine.
+- A group plans only the partitions that changed, and fills a request with those that have waited
+  longest. It keeps apart the partitions that only wait for a repeated commit. A partition goes
+  behind the other partitions of its group after its request, and a group behind the other groups of
+  its cluster: if a batch arrives before all parts of the last one are committed, any fixed order
   would leave the same partitions behind forever. Groups with fewer failures go first, but after at
-  most ten such requests it is the turn of the group that has waited longest.
+  most ten such requests the group that has waited longest goes next.
 
 Requests of unknown outcome:
 
-- A request whose outcome is unknown may still arrive after the next one and move the group back.
-  So the next confirmed commit is repeated once, a minute later. The first commit of a driver is
-  repeated too, because a killed predecessor may have left a request in the network.
-- librdkafka itself repeats a commit if its connection fails. So the outcome of a commit during
-  which a connection was lost, or that took longer than the client's socket time-out, counts as
-  unknown although there was an answer.
-- `eo_listener.model.kafka_errors` distinguishes refusals that last from refusals that pass. A
-  broker that has just started answers UNKNOWN_TOPIC_OR_PART for topics that it will know in a
-  moment. So the first retry after a refusal comes after a second, and only the refused partitions
-  wait.
+- A request whose outcome is unknown may still arrive after the next one and move the group back. So
+  the next confirmed commit is repeated once, a minute later. The first commit of a driver is
+  repeated too, because a killed earlier driver may have left a request in the network.
+- librdkafka itself repeats a commit if its connection fails. So if a connection was lost during a
+  commit, or the commit took longer than the client's socket time-out, its outcome counts as unknown
+  despite an answer.
+- `eo_listener.model.kafka_errors` distinguishes lasting refusals from temporary ones. A broker that
+  has just started answers UNKNOWN_TOPIC_OR_PART for topics that it will know in a moment. So the
+  first retry after a refusal comes one second later, and only the refused partitions wait.
 
-The guard's mark: a withheld source must stay withheld after a restart, when the checkpoint alone
-no longer shows what was wrong. So the offset that the group holds is committed again, with
-`"g":1` in its metadata. The next driver finds the mark in its first snapshot, and sends nothing
-newer unless it was started with `guard="warn"`.
+The guard's mark: a withheld source must stay withheld after a restart, when the checkpoint alone no
+longer shows the violation. So the worker commits the group's offset again, with `"g":1` in the
+metadata. The next driver finds the mark in its first snapshot, and sends nothing newer unless it
+was started with `guard="warn"`.
 
 Five minutes after the last run stopped feeding a cluster, the cluster's worker ends and closes its
-clients, unless an offset waits or is withheld. Each set of credentials is a cluster of its own, so
-a driver whose passwords rotate would otherwise collect clients forever. The text of its settings
-identifies a cluster: its id would be known only after a connection, for which the tracker's thread
-must not wait.
+clients, unless an offset waits or is withheld. Each set of credentials counts as a separate
+cluster, so a driver whose passwords rotate would otherwise collect clients forever. A cluster is
+identified by the text of its settings: its id would be known only after a connection, for which the
+tracker's thread must not wait.
 """

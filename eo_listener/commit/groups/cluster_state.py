@@ -1,7 +1,8 @@
-"""All groups of one cluster, and the choice of the group to serve next.
+"""Holds all groups of one cluster, and chooses the group whose request is sent next.
 
 `ClusterState` does no input or output: it gets the time as an argument, and returns requests as
-values. The thread that drives it is in `worker.py`; a model can drive this class alone.
+values. The thread that drives this class is in `worker.py`; a model can drive the class without a
+thread.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from eo_listener.offsets import TopicPartition
 
 
 class DueTimes:
-    """The time at which each item is due next, computed again only for items marked as changed."""
+    """The next due time of each item, computed again only for items that are marked as changed."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
-        # In order: if two are due, the first goes first.
+        # In order: if two items are due, the first one goes first.
         self._changed_names: dict[str, None] = {}
 
     def mark_changed(self, name: str) -> None:
@@ -29,15 +30,16 @@ class DueTimes:
         self._changed_names[name] = None
 
     def postpone(self, name: str) -> None:
-        """Move an item that was served to the end of the queue, and mark it as changed."""
+        """Move an item to the end of the queue, after its turn, and mark it as changed."""
         self._times.pop(name, None)
         self._changed_names.pop(name, None)
         self._changed_names[name] = None
 
     def times(self, ask: Callable[[str], float | None]) -> Mapping[str, float]:
-        """Return the due time of each item; the items that were served last are at the end.
+        """Return the due time of each item; the items postponed most recently come last.
 
-        `times` calls `ask` for each changed item, which returns None for an item that is never due.
+        For each changed item, the method calls `ask`, which returns the item's due time, or None if
+        the item is never due.
         """
         for name in self._changed_names:
             time = ask(name)
@@ -49,8 +51,8 @@ class DueTimes:
         return self._times
 
 
-# The worker calls `next` at least every 5 s, or when a request of at most 8 s ends. If it did not,
-# the process was suspended, and a successor may be working: no earlier snapshot counts.
+# The worker calls `next` at least every 5 s, or when a request of at most 8 s ends. After a longer
+# pause the process was suspended, and another driver may be running: no earlier snapshot counts.
 STANDSTILL = 15.0
 
 OUT_OF_TURN = 10  # requests in a row that may go before the group that has waited longest
@@ -87,18 +89,19 @@ class ClusterState:
         return state
 
     def _next_try(self, group: str) -> float | None:
-        """Return when a group's next request is due; deactivate a group with nothing to do."""
+        """Return when a group's next request is due; deactivate a group that has nothing to do."""
         time = self._groups[group].next_try()
         if time is None and not self._groups[group].in_flight:
             self._active.pop(group, None)
         return time
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None; give its answer to the state of its group.
+        """Return the request to send now, or None. Give its answer to the state of its group.
 
         The group with the fewest failures goes first, so that groups without answers delay the
-        others least. Of groups with equally many failures, and in any case after some requests, the
-        group that has waited longest goes first, so that none waits forever.
+        others least. Among groups with equally many failures, the group that has waited longest
+        goes first. After `OUT_OF_TURN` requests it goes first in any case, so that no group waits
+        forever.
         """
         if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()
@@ -134,7 +137,7 @@ class ClusterState:
         return None if soonest is None else max(0.0, soonest - now)
 
     def retry_now(self, groups: Iterable[str] | None = None) -> None:
-        """Retry without waiting in all groups or only in `groups`; see `GroupState.retry_now`."""
+        """Retry at once in `groups` (None: in all groups); see `GroupState.retry_now`."""
         for group in tuple(self._active if groups is None else groups):
             if group in self._active:
                 self._active[group].retry_now()
@@ -162,11 +165,11 @@ class ClusterState:
         return all(state.stuck(now) for state in self._active.values() if not state.idle())
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:
-        """Return the log starts of a group's partitions, as they were known at the time `by`."""
+        """Return the log starts of a group's partitions that were known at the time `by`."""
         state = self._groups.get(group)
         return {} if state is None else state.log_starts(by)
 
     def abandon(self) -> tuple[CommitAbandoned, ...]:
-        """Give up all pending offsets; return an event for each group that had some."""
+        """Drop all pending offsets; return an event for each group that had pending offsets."""
         abandoned = (state.abandon() for state in self._groups.values())
         return tuple(event for event in abandoned if event is not None)

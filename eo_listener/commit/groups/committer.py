@@ -1,4 +1,4 @@
-"""The committer: one interface to the workers of all clusters."""
+"""The committer, which is one interface to the workers of all clusters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Committer:
     """Commits positions to the groups of any number of clusters, with a thread for each cluster.
 
     Every method except `flush` and `close` returns immediately. If a partition is offered several
-    times, the committer commits the greatest offset, whatever the order; only `close` drops
-    offsets. If no run feeds a cluster any longer, the committer ends the cluster's thread and
-    clients `unused_timeout` seconds later, once everything is confirmed: each set of credentials
-    counts as a separate cluster.
+    times, the committer commits the greatest offset, whatever the order. Only `close` drops
+    offsets. If no live run feeds a cluster, the committer ends the cluster's thread and clients
+    after `unused_timeout` seconds, once all offsets are confirmed: each set of credentials counts
+    as a separate cluster.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Committer:
         self._closed = False
 
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand over positions to commit. After `close`, the committer refuses them with a log line.
+        """Hand over positions to commit. After `close`, the committer only logs and drops them.
 
-        With `recommit`, offsets that are already committed are committed again, so that they do not
-        expire.
+        With `recommit`, it also commits offsets again that are already committed, so that they do
+        not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -74,7 +74,7 @@ class Committer:
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Stop committing these positions and all newer ones, because the guard withholds them.
 
-        The committer leaves the guard's mark for the next driver in the metadata of the group's
+        The committer writes the guard's mark, for the next driver, to the metadata of the group's
         offsets. With `recommit`, it commits the marked offsets again, so that they do not expire.
         """
         worker = self._worker(commit)
@@ -85,7 +85,7 @@ class Committer:
                 self.offer(commit, recommit=True)
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run has ended, after its last offsets were offered."""
+        """Record that a run has ended. Call this after its last offsets were offered."""
         for worker in self._all():
             with worker.groups() as groups:
                 groups.end_run(short_id(run_id))
@@ -117,14 +117,14 @@ class Committer:
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
-        """Set the clusters that live runs feed, so that the workers of other clusters may end."""
+        """Set the clusters that live runs feed, so that the workers of the others may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
                     worker.mark_unused()
 
     def _may_end(self, cluster: Cluster) -> bool:
-        """Remove the worker of a cluster, and return True, if it is no longer needed.
+        """If the worker of a cluster is no longer needed, remove it, and return True.
 
         A later offer for the cluster starts a new worker.
         """
@@ -135,7 +135,7 @@ class Committer:
             return over
 
     def retry_now(self, groups: GroupKeys) -> None:
-        """Retry failed requests of `groups` at once, without the rest of the wait."""
+        """Retry failed requests of `groups` at once."""
         for state, names in self._states(groups, changes=True):
             state.retry_now(names)
 
@@ -165,8 +165,8 @@ class Committer:
     def close(self, timeout: float) -> None:
         """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
-        Offsets that are still unconfirmed then are given up, and reported as CommitAbandoned.
-        Idempotent.
+        It drops offsets that are still unconfirmed then, and reports them as CommitAbandoned.
+        Further calls do nothing.
         """
         with self._lock:
             if self._closed:
@@ -189,7 +189,7 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add the rival clusters, or the command that grants a missing permission, to an event."""
+        """Add to an event the rival clusters, or the command that grants a missing right."""
         if isinstance(event, CommitterFenced):
             with self._lock:
                 feeding = {key for key, groups in self._groups.items() if event.group in groups}
@@ -206,7 +206,7 @@ class Committer:
 
 
 def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
-    """Return `event` with the hint that this driver may have fenced itself, under other settings.
+    """Return `event`, with the hint that this driver may have fenced itself by other settings.
 
     Only the brokers know if two settings name the same cluster, because the servers may have
     several names.
@@ -215,7 +215,7 @@ def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
     return replace(
         event,
         cause=f"this driver also commits to a group of that name at {addresses}, with other "
-        "settings: if that is the same cluster, this driver has fenced itself; otherwise "
+        "settings. If that is the same cluster, this driver has fenced itself; otherwise "
         f"{event.cause}",
         fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
         f"each set of settings its own group; else {event.fix}",

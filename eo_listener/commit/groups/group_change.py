@@ -1,8 +1,9 @@
-"""The repair of a consumer group: its plan, partition by partition, and its outcome.
+"""Plans the repair of a consumer group, partition by partition, and judges its outcome.
 
-This module reads and writes nothing. A repair either seeds a group (sets offsets if it holds none,
-and raises the offsets that it holds) or rewinds it (lowers them). One repair never does both: a
-seed that would go back, and a rewind that would skip records, are not what the user requested.
+This module reads and writes nothing. A repair either seeds a group or rewinds it. A seed sets the
+offsets that the group lacks, and raises those that it holds; a rewind lowers them. One repair never
+does both: a seed that would go back, and a rewind that would skip records, are not what the user
+requested.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eo_listener.offsets import Position, TopicPartition
 
 
 class Direction(Enum):
-    """The direction in which a partition would move."""
+    """The direction in which the group's offset of a partition would move."""
 
     NEW = "new"
     FORWARD = "forward"
@@ -29,7 +30,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The group's position in one partition, or None if the group has none, and the new offset."""
+    """The planned offset of one partition; `position` is None if the group has no offset there."""
 
     partition: TopicPartition
     position: Position | None
@@ -37,7 +38,7 @@ class PartitionChange:
 
     @property
     def direction(self) -> Direction:
-        """The direction in which the group would move."""
+        """The direction in which the group's offset would move."""
         if self.position is None:
             return Direction.NEW
         if self.offset == self.position.offset:
@@ -46,7 +47,7 @@ class PartitionChange:
 
     @property
     def writer(self) -> CommitMetadata | None:
-        """The metadata of the group's commit; None if it has none, or another program made it."""
+        """The metadata of the group's offset, or None if eo_listener did not commit that offset."""
         return None if self.position is None else CommitMetadata.parse(self.position.metadata)
 
 
@@ -74,7 +75,7 @@ class GroupChange:
         *,
         rewinds: bool,
     ) -> GroupChange:
-        """Plan the repair that gives `group`, which holds `positions`, the `offsets`.
+        """Plan the repair that gives `offsets` to `group`, which now holds `positions`.
 
         Raises SettingsError for a seed that would take the group back, and for a rewind if the
         group holds no offset of any of the partitions.
@@ -126,7 +127,7 @@ class GroupChange:
         }
 
     def parts(self) -> Iterator[dict[TopicPartition, Position]]:
-        """Yield the positions to commit, in parts that each fit into one request."""
+        """Yield the positions to commit in parts, each of which fits into one request."""
         remaining = self.positions()
         while remaining:
             part = fitting(self.group, dict(islice(remaining.items(), MAX_PART)))
@@ -134,7 +135,7 @@ class GroupChange:
             remaining = {tp: at for tp, at in remaining.items() if tp not in part}
 
     def marked(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions to commit that have the guard's mark, which the repair removes."""
+        """Return the partitions whose commit removes the guard's mark from the group's offset."""
         return tuple(
             change.partition
             for change in self.partitions
@@ -157,8 +158,8 @@ class GroupChange:
 class GroupOutcome:
     """The outcome of a repair.
 
-    `group_positions` are the group's positions after the repair: they alone show if it succeeded.
-    `errors` has, by Kafka's error name, a text about each error of its commits.
+    `group_positions` are the group's positions after the repair: only they show if the repair
+    succeeded. `errors` has a text for each error of the repair's commits, by Kafka's error name.
     """
 
     change: GroupChange
@@ -167,12 +168,12 @@ class GroupOutcome:
 
     @property
     def missing(self) -> tuple[TopicPartition, ...]:
-        """The partitions in which the group still lacks the requested position after the repair."""
+        """The partitions whose requested position the group still lacks after the repair."""
         requested, positions = self.change.positions(), self.group_positions
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError, with lists of moved and missing partitions, if any is `missing`."""
+        """Raise KafkaError, which lists moved and missing partitions, if any is missing."""
         missing = self.missing
         if not missing:
             return

@@ -1,4 +1,4 @@
-"""The offsets to commit to one group, and the offsets that still wait for Kafka's answer."""
+"""Offsets to commit to one group, and offsets that still wait for Kafka's answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GroupKeys = Collection[tuple[str, str]]
 
 
 class Waiting(NamedTuple):
-    """An offset that Kafka has neither confirmed nor rejected for good."""
+    """An offset that Kafka has neither confirmed nor finally rejected."""
 
     cluster: str
     group: str
@@ -24,11 +24,11 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """Positions that are to be committed to one group of one cluster.
+    """The positions to commit to one group of one cluster.
 
-    `lossy` is True if Spark is set to skip records that Kafka has deleted, in any of the sources
-    (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too: earlier
-    commits to other partitions come from this run, or from runs that have ended.
+    `lossy` is True if, in any of the sources, Spark is set to skip records that Kafka has deleted
+    (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too; earlier
+    commits to all other partitions come from this run, or from runs that have ended.
     """
 
     cluster: Cluster
@@ -41,7 +41,7 @@ class GroupOffsets:
 def positions_by_topic(
     offsets: Offsets, metadata: str
 ) -> Mapping[str, Mapping[TopicPartition, Position]]:
-    """Return the positions of each topic, since each topic may go to another group."""
+    """Return the positions of each topic, since different topics may go to different groups."""
     topics: dict[str, dict[TopicPartition, Position]] = {}
     for tp, offset in offsets.items():
         topics.setdefault(tp.topic, {})[tp] = Position(offset=offset, metadata=metadata)
@@ -49,10 +49,10 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Combine those `parts` whose offsets go to the same group, into one part for each group.
+    """Combine `parts` whose offsets go to the same group; return one part for each group.
 
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
-    part of the query processed it.
+    source processed the partition.
     """
     groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
     lossy: set[tuple[Cluster, str]] = set()

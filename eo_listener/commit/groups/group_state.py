@@ -1,4 +1,4 @@
-"""One consumer group: the offsets that are to be committed, and those that must not be.
+"""The state of one consumer group: the offsets to commit, and offsets that it must not get.
 
 `GroupState` does no input or output: it gets the time as an argument, returns requests as values,
 and gets their answers.
@@ -41,7 +41,7 @@ Positions = Mapping[TopicPartition, Position]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """A commit request that is to be sent now."""
+    """A commit request to send now."""
 
     group: str
     positions: Positions
@@ -50,7 +50,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """A snapshot of a group that is to be read now, before anything is committed to it."""
+    """A snapshot of a group to read now, before anything is committed to the group."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -60,7 +60,7 @@ class SnapshotRequest:
 MISSING = "_MISSING_ANSWER"
 NO_PARTITION = "UNKNOWN_TOPIC_OR_PART"
 
-SNAPSHOT_PARTITIONS = 2000  # partitions in one snapshot, which must take seconds only
+SNAPSHOT_PARTITIONS = 2000  # partitions in one snapshot, which must not take longer than seconds
 
 
 class GroupState:
@@ -73,10 +73,11 @@ class GroupState:
         self._events = GroupEvents(cluster, group)
         self._retry, self._policy, self._random = retry, policy, randomness
         self._partitions: dict[TopicPartition, PartitionState] = {}
-        # When each has, or may have, something to do; those that wait longest come first.
+        # The time at which each partition has, or may have, something to do; those that wait
+        # longest come first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # their failures in a row
-        # When to repeat confirmed commits, soonest first.
+        # The times at which to repeat confirmed commits, the soonest first.
         self._repeat_times: dict[TopicPartition, float] = {}
         self._topic_ids: dict[str, str] = {}
         self._recreated: set[str] = set()
@@ -93,13 +94,12 @@ class GroupState:
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
     ) -> CommitRefused | None:
-        """Accept positions; the greatest offset offered for a partition counts.
+        """Accept positions; of the offsets offered for a partition, the greatest counts.
 
         Returns an event if positions are refused. With `recommit`, confirmed offsets are committed
-        again, so that they do not expire. A snapshot of the group comes first: otherwise the commit
-        would hide that the group was deleted. With `lossy`, a snapshot of the log is read before
-        this commit, even if there is nothing to commit. `rivals` are partitions that other live
-        runs feed too.
+        again, so that they do not expire; first a snapshot of the group is read, since the commit
+        would hide that the group was deleted. With `lossy`, a snapshot of the log is read, even if
+        there is nothing to commit. `rivals` are partitions that other live runs feed too.
         """
         obstacles: dict[TopicPartition, int] = {}
         refusal = Refusal.BELOW_COMMITTED
@@ -129,7 +129,7 @@ class GroupState:
                 self._plan(tp)
 
     def withhold(self, positions: Positions) -> None:
-        """Stop committing `positions` and newer positions; leave the guard's mark in the group."""
+        """Stop committing `positions` and newer positions; write the guard's mark to the group."""
         for tp, state in self._open(positions):
             state.withhold(positions[tp].metadata)
             self._plan(tp)
@@ -140,7 +140,7 @@ class GroupState:
                 yield tp, self._partitions.setdefault(tp, PartitionState())
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None; give its answer to this object."""
+        """Return the request to send now, or None. Give its answer to this object."""
         if self.in_flight or self._fenced:
             return None
         self._plan_repeats(now)
@@ -159,12 +159,10 @@ class GroupState:
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
-        """Return the partitions that need a snapshot, and the positions to send.
+        """Return the partitions that need a snapshot, and positions to send, longest wait first.
 
-        Those that have waited longest come first.
-
-        Returns at most as many partitions and positions as fit into one request: otherwise each of
-        many requests would walk over all partitions that wait.
+        The result has at most as many of them as fit into one request: otherwise each of many
+        requests would walk over all partitions that wait.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -193,7 +191,8 @@ class GroupState:
             for tp, state in self._partitions.items()
             if tp not in stale and state.snapshot_due(self._policy) <= now
         )
-        # Those that wait go first: a deleted partition is in no snapshot, and needs one forever.
+        # Partitions that wait go first: a deleted partition is in no snapshot, so it would need one
+        # forever.
         return (*sorted(stale), *sorted(islice(due_soon, SNAPSHOT_PARTITIONS - len(stale))))
 
     def next_try(self) -> float | None:
@@ -205,11 +204,11 @@ class GroupState:
         return min((time for time in (soonest, due) if time is not None), default=None)
 
     def failures(self) -> int:
-        """Return the highest number of consecutive failures that any waiting partition has."""
+        """Return the greatest number of consecutive failures of any waiting partition."""
         return max(self._failing.values(), default=0)
 
     def _plan(self, tp: TopicPartition) -> None:
-        """Note when a changed partition is due; a partition in the queue keeps its place."""
+        """Record when a changed partition is due. A partition in the queue keeps its place."""
         state = self._partitions[tp]
         time = state.next_try(self._policy)
         if time is None:
@@ -231,7 +230,7 @@ class GroupState:
         self._plan(tp)
 
     def _plan_repeats(self, now: float) -> None:
-        """Queue the partitions whose repeated commit is due now."""
+        """Put the partitions whose repeated commit is due now into the queue."""
         times = self._repeat_times.items()
         for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
             del self._repeat_times[tp]
@@ -239,12 +238,12 @@ class GroupState:
                 self._plan(tp)
 
     def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Remove a confirmed partition from the queue; if it has more to do, put it at the end.
+        """Remove a confirmed partition from the queue, or put it at the end if it has more to do.
 
-        If its commit is to be repeated, note the time.
+        If its commit must be repeated, record the time.
         """
         if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
-            self._repeat_times.pop(tp, None)  # to the end: no other is to be repeated later
+            self._repeat_times.pop(tp, None)  # to the end: no other commit is repeated later
             self._repeat_times[tp] = state.repeat
         self._drop(tp)
         if state.is_busy:
@@ -253,10 +252,10 @@ class GroupState:
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
-        """Record what Kafka holds, decide which positions may be sent, and return the events."""
+        """Take in a snapshot, decide which positions may be sent, and return the events."""
         self.in_flight = False
         events = [*self._recreations(request, snapshot)]
-        missing: dict[str, dict[TopicPartition, str]] = {}  # by the error
+        missing: dict[str, dict[TopicPartition, str]] = {}  # by error
         findings: dict[Finding, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         own: dict[TopicPartition, Position] = {}
@@ -273,7 +272,7 @@ class GroupState:
             committed, end = snapshot.positions.get(tp), snapshot.ends[tp]
             for finding in state.compare(committed, end, self._policy):
                 findings.setdefault(finding, []).append(tp)
-            position = before or state.wanted or confirmed  # a snapshot may add one
+            position = before or state.wanted or confirmed  # the snapshot may have added one
             if position is not None:
                 wanted[tp] = position
             if confirmed is not None:
@@ -291,7 +290,10 @@ class GroupState:
     def on_snapshot_failed(
         self, request: SnapshotRequest, code: str, now: float, detail: str | None = None
     ) -> tuple[Event, ...]:
-        """Record that a snapshot failed, and return the events: no commit is sent without one."""
+        """Record that a snapshot failed, and return the events.
+
+        No commit is sent without a snapshot.
+        """
         self.in_flight = False
         if explain(code).fatal:
             return self._fence(code)
@@ -301,17 +303,17 @@ class GroupState:
         return events
 
     def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
-        """Record that a partition was not in a snapshot; return True if an offset of it waits."""
+        """Record that a partition was not in a snapshot; return True if an offset waits for it."""
         state = self._partitions.get(tp)
         if state is None:
             return False
-        state.needs_snapshot = False  # asked for again soon; no commit waits for it
+        state.needs_snapshot = False  # requested again soon; no commit waits for the snapshot
         if tp in self._due:
             self._plan(tp)
         return tp in self._due
 
     def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
-        """Record that a snapshot left a partition out; return the error if an offset waits."""
+        """Record that a snapshot left out a partition; return the error if an offset waits."""
         if code is not None:
             return code if self._on_snapshot_failed(tp) else None
         state = self._partitions.get(tp)
@@ -338,7 +340,7 @@ class GroupState:
             )
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Give partitions up; return the offsets of them that were waiting to be committed."""
+        """Drop partitions; return their offsets that were waiting to be committed."""
         forgotten = {tp: self._partitions.pop(tp) for tp in partitions}
         for tp in forgotten:
             self._drop(tp)
@@ -353,7 +355,7 @@ class GroupState:
     ) -> tuple[Event, ...]:
         """Record the answer to a commit, and return the events.
 
-        A partition that the answer leaves out was not confirmed.
+        A partition that the answer leaves out counts as not confirmed.
         """
         self.in_flight = False
         errors: dict[TopicPartition, str] = {}
@@ -376,7 +378,7 @@ class GroupState:
         elif errors:
             for tp in errors:
                 state = self._partitions[tp]
-                state.snapshot_at = None  # much may have happened by the time of the next try
+                state.snapshot_at = None  # the next try needs a new snapshot
                 state.pending = state.pending or request.positions[tp]
             events.append(self._failed(errors, now, detail))
         self._retry_at_once = False
@@ -385,7 +387,7 @@ class GroupState:
     def _failed(
         self, errors: Mapping[TopicPartition, str], now: float, detail: str | None
     ) -> CommitFailed:
-        spread = self._random.random()  # one for all, so that one request retries all
+        spread = self._random.random()  # one for all partitions, so that one request retries all
         retry_states: dict[TopicPartition, RetryState] = {}
         for tp, error in errors.items():
             reason, state = explain(error), self._partitions[tp]
@@ -413,19 +415,19 @@ class GroupState:
         )
 
     def log_starts(self, by: float) -> Mapping[TopicPartition, int]:
-        """Return the first offset of each partition's log, as it was known at the time `by`."""
+        """Return the first offset of each partition's log that was known at the time `by`."""
         starts = {tp: state.log_start(by) for tp, state in self._partitions.items()}
         return {tp: start for tp, start in starts.items() if start is not None}
 
     def invalidate_snapshots(self) -> None:
-        """Forget the snapshots of all partitions: each needs a new one before its next commit."""
+        """Forget the snapshots, so that each partition needs a new one before its next commit."""
         for state in self._partitions.values():
             state.snapshot_at = None
         for tp in tuple(self._due):
             self._plan(tp)
 
     def retry_now(self) -> None:
-        """Retry without waiting; if the request in flight fails, retry it at once too."""
+        """Retry failed partitions at once, and also the request in flight, if it fails."""
         self._retry_at_once = self.in_flight
         for tp in tuple(self._failing):
             retry_state = self._partitions[tp].retry_state
@@ -434,9 +436,9 @@ class GroupState:
             self._plan(tp)
 
     def waiting(self) -> Offsets:
-        """Return the offsets that still wait for Kafka.
+        """Return the offsets that wait for Kafka.
 
-        They may be sent, and Kafka has neither confirmed them nor rejected them for good.
+        These may be sent, and Kafka has neither confirmed nor finally rejected them.
         """
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
@@ -447,7 +449,7 @@ class GroupState:
         return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
-        """Return True if the group holds its queries' offsets: nothing waits or is held back."""
+        """Return True if the group holds its queries' offsets: no offset waits or is held back."""
         held_back = any(state.refused or state.withheld for state in self._partitions.values())
         return self.idle() and not (held_back or self._recreated or self._fenced)
 
@@ -458,7 +460,7 @@ class GroupState:
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
 
     def abandon(self) -> CommitAbandoned | None:
-        """Give up all pending offsets, and return them as an event, or None if there are none."""
+        """Drop all pending offsets; return them as an event, or None if there are none."""
         states = {
             tp: state for tp in self._due if (state := self._partitions[tp]).pending is not None
         }
@@ -474,15 +476,15 @@ class GroupState:
 
 MAX_PART = 1000  # partitions of one request
 MIN_PART = 50
-GROW_AFTER = 16  # full parts that are accepted before a larger one is tried
+GROW_AFTER = 16  # full parts that are accepted before a larger part is tried
 _GROW_AT_LATEST = 1 << 14  # if every larger part was refused
 
 _MAX_BYTES = 500_000
-_RECORD_OVERHEAD = 80  # bytes of a record besides its texts
+_RECORD_OVERHEAD = 80  # bytes of a record without its texts
 
 
 def fitting(group: str, ready: Positions) -> Positions:
-    """Return the first positions of `ready` whose bytes fit into one request, at least one."""
+    """Return the first positions of `ready` that fit into one request, but at least one."""
     part: dict[TopicPartition, Position] = {}
     bytes_left, each = _MAX_BYTES, _RECORD_OVERHEAD + len(group.encode())
     for tp, position in ready.items():
@@ -495,12 +497,13 @@ def fitting(group: str, ready: Positions) -> Positions:
 
 @dataclass(slots=True)
 class PartSize:
-    """The number of partitions in one request: halved if it is too large, raised again later.
+    """The number of partitions in one request; it is halved if too large, and raised again later.
 
-    `full` counts the full parts that the broker accepted since the last change of the size; after
-    `grow_after` full parts, a larger part is tried. If the broker refuses it, `grow_after` is
-    doubled: the broker's limit is a setting, and each attempt costs a failure. `suspects` are
-    partitions that failed once with an error that may mean that their part was too large.
+    `full` counts the full parts that the broker accepted since the last change of the size. After
+    `grow_after` full parts, a larger part is tried. If the broker refuses the larger part,
+    `grow_after` is doubled: the broker's limit is a setting, and each attempt costs a failure.
+    `suspects` are partitions that failed once with an error that may mean that their part was too
+    large.
     """
 
     partitions: int = MAX_PART
@@ -565,7 +568,7 @@ class GroupEvents:
         *,
         persistent_after: float,
     ) -> CommitFailed:
-        """Return the event for a failed request; each of its partitions is retried."""
+        """Return the event for a failed request, each of whose partitions is retried."""
         soonest = min(errors, key=lambda tp: retry_states[tp].not_before)
         retry_state = retry_states[soonest]
         reason = explain(errors[soonest])
@@ -610,10 +613,9 @@ class GroupEvents:
         wanted: Positions,
         confirmed: Positions,
     ) -> Iterable[Event]:
-        """Yield the events for `finding`, which a snapshot showed in `partitions`.
+        """Yield the events for a finding of a snapshot in `partitions`.
 
-        `wanted` has the positions that were to be committed, `confirmed` the positions that Kafka
-        confirmed before.
+        `wanted` has the positions to commit, `confirmed` the positions that Kafka confirmed before.
         """
         positions = snapshot.positions
         if finding is Discrepancy.VANISHED:

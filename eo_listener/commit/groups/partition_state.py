@@ -1,7 +1,7 @@
-"""One partition of one group: the group's position, the wanted position, and its obstacles.
+"""The state of one partition of a group: the group's position, the wanted position, and obstacles.
 
 `PartitionState` does no input or output. `GroupState` holds a `PartitionState` for each partition,
-and turns what these return into events.
+and turns their findings into events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
 from eo_listener.offsets import Position
 
-_STARTS_KEPT = 20  # moves of a log's start: those of some minutes, if each snapshot shows one
+_STARTS_KEPT = 20  # changes of a log's start: those of a few minutes, if each snapshot shows one
 
 
 class Discrepancy(Enum):
@@ -33,11 +33,10 @@ Finding = Discrepancy | Refusal
 
 @dataclass(slots=True)
 class RetryState:
-    """The failures in a row of one partition, and the time from which it may be retried.
+    """The failures in a row of one partition, and the time from which the partition may be retried.
 
-    `unknown` is set if one of the failed commits may have been stored, or may still be stored
-    later. `since` is the time of the first failure with the same `persistent` meaning as the last
-    failure.
+    `unknown` is set if one of the failed commits may have been stored, or may be stored later.
+    `since` is the time from which all failures have had the same `persistent` meaning.
     """
 
     failures: int = 0
@@ -61,46 +60,47 @@ class PartitionState:
     """The state of one partition. A position goes from `pending` to `confirmed`."""
 
     confirmed: Position | None = None
-    #: If set while a position is refused because of the log's end: a confirmed offset that the
-    #: group has lost.
+    #: While a position is refused because of the log's end, a confirmed offset that the group has
+    #: lost.
     pending: Position | None = None
     #: A position that must not be sent while it is below the group or beyond the log's end.
     refused: Position | None = None
-    #: The group's offset above a refused position; None if that is beyond the log's end.
+    #: The group's offset above a refused position, or None if that position is beyond the log's
+    #: end.
     obstacle: int | None = None
-    #: True if the guard lets nothing newer through.
+    #: True if the guard withholds newer positions.
     withheld: bool = False
-    #: The metadata with which to leave the guard's mark at the group's position.
+    #: The metadata with which to write the guard's mark at the group's position.
     mark: str | None = None
-    #: When to send a confirmed position again, because an earlier request may have arrived after
-    #: it: a request of unknown outcome, or the last request of a killed driver.
+    #: The time at which to send a confirmed position again, because an earlier request may have
+    #: arrived after it: a request of unknown outcome, or the last request of a killed driver.
     repeat: float | None = None
-    #: When the group and the log were last read.
+    #: The time at which the group and the log were last read.
     snapshot_at: float | None = None
     #: True if a snapshot is requested although there is nothing to commit.
     needs_snapshot: bool = False
-    #: The greatest known offset when the outstanding snapshot was requested.
+    #: The greatest known offset at the time when the outstanding snapshot was requested.
     offset_at_request: int | None = None
-    #: Log starts and the times at which they were known, the newest last.
+    #: Log starts, each with the time at which it was known, the newest last.
     log_starts: tuple[tuple[int, float], ...] = ()
     #: A foreign commit that was reported.
     reported_foreign: Position | None = None
     retry_state: RetryState | None = None
-    #: The run whose sink moves the group, in the transactions of its batches. While it does, the
-    #: group is read before every commit, and offsets that the group already has are skipped. An
-    #: offer from another run resets this.
+    #: The run whose sink moves the group, in the transactions of the sink's batches. As long as
+    #: this is set, the group is read before every commit, and offsets that the group already has
+    #: are skipped. An offer from another run resets it.
     sink_run: str | None = None
-    #: True if an offset that the group already has is committed again nevertheless.
+    #: True if an offset is committed again although the group already has it.
     renews: bool = False
-    #: The newest run that has ended, as the metadata of a commit name it.
+    #: The newest run that has ended, by its id in the metadata of commits.
     ended_run: str | None = None
 
     @property
     def wanted(self) -> Position | None:
         """The position to commit, even if it must not be sent.
 
-        If both a pending and a refused position wait, it is the greater one, unless the partition
-        is withheld.
+        If both a pending and a refused position wait, this is the greater of the two, unless the
+        partition is withheld.
         """
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
@@ -108,13 +108,13 @@ class PartitionState:
 
     @property
     def is_busy(self) -> bool:
-        """True if the partition needs a request other than the repetition of a commit."""
+        """True if the partition needs a request other than a repeated commit."""
         marking = self.mark is not None or self.needs_snapshot
         return marking or self.pending is not None or self.refused is not None
 
     @property
     def is_refused(self) -> bool:
-        """True if Kafka rejected the last request with an error that lasts until somebody acts."""
+        """True if Kafka rejected the last request with an error that somebody must fix."""
         return self.retry_state is not None and self.retry_state.refused
 
     @property
@@ -123,12 +123,12 @@ class PartitionState:
         return self.retry_state.not_before if self.retry_state else 0.0
 
     def snapshot_due(self, policy: Policy) -> float:
-        """Return the time from which a new snapshot is needed before anything more is sent."""
+        """Return the time from which a new snapshot is needed before anything else is sent."""
         due = 0.0 if self.snapshot_at is None else self.snapshot_at + policy.snapshot_max_age
         return max(due, self.not_before)
 
     def next_try(self, policy: Policy) -> float | None:
-        """Return the time at which the partition's next request is due, or None if none is."""
+        """Return when the partition's next request is due, or None if no request is planned."""
         times = []
         if self.pending is not None or self.mark is not None:
             times.append(self.not_before)
@@ -139,7 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position to send now if the snapshot is fresh, or None if none may be sent."""
+        """Return the position to send now if the snapshot is fresh, or None if there is none."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -148,13 +148,13 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Accept a position and return None, or return the higher offset that forbids it.
+        """Accept a position, and return None, or return the higher offset that forbids it.
 
-        With `rivals`, another live run may have committed the higher offset: then only a rewind of
-        the same query is allowed.
+        With `rivals`, another live run may have committed the higher offset; then a query may
+        rewind only its own offset.
         """
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
-            self.ended_run = None  # its query runs again, or the run was taken for ended too early
+            self.ended_run = None  # the query runs again, or its run has not ended after all
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
@@ -177,7 +177,7 @@ class PartitionState:
                 return None if self.obstacle in (None, position.offset) else self.obstacle
             self.admit()
         if not rivals and _are_of_two_queries(self.pending, position):
-            self.pending = None  # of a query that no longer runs, and never in the group
+            self.pending = None  # of a query that no longer runs, and not in the group
         newest = self.pending or self.confirmed
         if newest is None or position.offset > newest.offset:
             self.pending = _declared(position, self.pending)
@@ -192,10 +192,10 @@ class PartitionState:
         return None
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run has ended: it feeds the group no longer.
+        """Record that a run has ended, and no longer feeds the group.
 
-        A position that waits is still sent, but gives way to any offer of another query. A position
-        below the group is given up, and nothing is sent over a later commit of another program.
+        A waiting position is still sent, but any offer of another query replaces it. A position
+        below the group is dropped, and nothing is sent over a later commit of another program.
         """
         if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
             self.ended_run = run_id
@@ -206,13 +206,13 @@ class PartitionState:
         return self.ended_run is not None and _run_of(position) == self.ended_run
 
     def withhold(self, metadata: str) -> None:
-        """Withhold newer positions, and leave the guard's mark; still send earlier positions."""
+        """Withhold newer positions, and write the guard's mark; still send earlier positions."""
         if self.withheld:
             return
         self.withheld = True
         last = self.pending or self.confirmed
         if last is None:
-            self.mark, self.snapshot_at = metadata, None  # the snapshot shows where to leave it
+            self.mark, self.snapshot_at = metadata, None  # the snapshot shows at which offset
         else:
             self.pending = _marking(last.offset, last.metadata)
 
@@ -234,13 +234,13 @@ class PartitionState:
             self.pending = None
 
     def ask_snapshot(self) -> None:
-        """Record that a snapshot is requested now; a need that arises later requires another."""
+        """Record that a snapshot is requested now. A need that arises later requires another."""
         positions = filter(None, (self.wanted, self.confirmed))
         self.offset_at_request = max((position.offset for position in positions), default=0)
         self.needs_snapshot = False
 
     def partition_missing(self) -> bool:
-        """Record that the partition does not exist; return True if a position of it waited."""
+        """Record that the partition does not exist; return True if a commit to it was waiting."""
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
@@ -256,7 +256,7 @@ class PartitionState:
         yield from self._check_mark(committed, policy)
         yield from self._compare_wanted(committed, end, requested, policy)
         if self.retry_state is not None and self.pending is None and self.mark is None:
-            self.retry_state.persistent = None  # Kafka has answered, and nothing is to be sent
+            self.retry_state.persistent = None  # Kafka has answered, and there is nothing to send
 
     def _is_moved_by_sink(self, committed: Position | None) -> bool:
         """Return True if a sink has moved the group to the wanted offset, or beyond."""
@@ -274,9 +274,10 @@ class PartitionState:
     def _compare_wanted(
         self, committed: Position | None, end: int, requested: int | None, policy: Policy
     ) -> Iterator[Finding]:
-        """Decide if the wanted position may be sent, and yield the findings that forbid it.
+        """Decide if the wanted position may be sent; yield the findings that forbid it.
 
-        The log's end proves nothing about an offset that came after the snapshot was requested.
+        The log's end proves nothing about an offset that was offered after the snapshot was
+        requested.
         """
         wanted = self.wanted
         if wanted is None:
@@ -296,26 +297,26 @@ class PartitionState:
             yield from self._refuse(wanted, committed.offset, Refusal.BELOW_GROUP)
 
     def _lost(self, committed: Position | None, end: int) -> Position | None:
-        """Return the confirmed position if the group has lost it and the log still reaches it."""
+        """Return the confirmed position if the group lost it and the log still reaches it."""
         last = self.confirmed
         if last is None or last.offset > end:
             return None
         return last if committed is None or committed.offset < last.offset else None
 
     def record_log_start(self, start: int, now: float) -> None:
-        """Record the log's start at the time `now`; keep earlier starts, to judge long batches."""
+        """Record the log's start at the time `now`; keep earlier starts to judge long batches."""
         if not self.log_starts or self.log_starts[-1][0] != start:
             self.log_starts = (*self.log_starts[-_STARTS_KEPT:], (start, now))
 
     def log_start(self, by: float) -> int | None:
-        """Return the log start known at the time `by`, or None if it was unknown."""
+        """Return the log start that was known at the time `by`, or None if it was unknown."""
         return next((start for start, time in reversed(self.log_starts) if time <= by), None)
 
     def _compare_confirmed(self, committed: Position | None, end: int) -> Iterator[Finding]:
-        """Cancel the repetition of a commit that is below the group or beyond the log's end.
+        """Cancel the repeated commit of an offset below the group's or beyond the log's end.
 
-        `compare` calls this method if no position is to be sent. A log that ends below a confirmed
-        offset was truncated, before that commit or after it.
+        `compare` calls this method if there is no position to send. A log that ends below a
+        confirmed offset was truncated, before that commit or after it.
         """
         if self.confirmed is None:
             return
@@ -325,7 +326,7 @@ class PartitionState:
             yield from self._refuse(self.confirmed, None, Refusal.BEYOND_LOG_END)
 
     def _compare(self, committed: Position | None) -> Iterator[Finding]:
-        """Plan to send the confirmed position again if the group lost it; report another writer."""
+        """Plan to send a confirmed position again if the group lost it; report other writers."""
         if self.confirmed is None or committed == self.confirmed:
             return
         if self._has_ended(self.confirmed) and (
@@ -339,7 +340,8 @@ class PartitionState:
             return
         if committed.offset < self.confirmed.offset:
             self.pending = self.pending or self.confirmed
-        # A request of our own may arrive late: its answer was lost, or it was held up on the way.
+        # One of this committer's own requests may arrive late: its answer was lost, or the network
+        # delayed it.
         own, writer = _parse(self.confirmed), _parse(committed)
         if committed != self.reported_foreign and (own is None or not own.same_writer(writer)):
             self.reported_foreign = committed
@@ -359,7 +361,7 @@ class PartitionState:
             yield Refusal.WITHHELD_BEFORE
 
     def _goes_beyond(self, committed: Position | None) -> bool:
-        """Return True if a waiting position is newer than the group's position with the mark."""
+        """Return True if a waiting position is newer than the group's marked position."""
         wanted = self.wanted
         if wanted is None or committed is None:
             return False
@@ -382,12 +384,15 @@ class PartitionState:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Forget the refused position and its obstacle; a new snapshot shows it to the next run."""
+        """Forget the refused position and its obstacle.
+
+        For the next run, a new snapshot shows the obstacle.
+        """
         self.refused = self.obstacle = self.snapshot_at = None
 
 
 def _run_of(position: Position | None) -> str | None:
-    """Return the run that a position's metadata names, or None if it names no run."""
+    """Return the run that a position's metadata name, or None if they name no run."""
     metadata = _parse(position)
     return None if metadata is None else metadata.run_id
 
@@ -397,7 +402,7 @@ def _parse(position: Position | None) -> CommitMetadata | None:
 
 
 def _query_of(position: Position | None) -> str | None:
-    """Return the query that a position's metadata names, or None if it names no query."""
+    """Return the query that a position's metadata name, or None if they name no query."""
     metadata = _parse(position)
     return None if metadata is None else metadata.query_id
 
@@ -409,7 +414,7 @@ def _differ(position: Position, newer: Position) -> bool:
 
 
 def _are_of_two_queries(position: Position | None, newer: Position) -> bool:
-    """Return True if the metadata of both positions name a query, and not the same query."""
+    """Return True if the metadata of the two positions name two different queries."""
     return None not in (_query_of(position), _query_of(newer)) and _query_of(position) != _query_of(
         newer
     )
@@ -424,7 +429,8 @@ def _rewinding(position: Position, group_offset: int) -> Position:
 def _declared(position: Position, waiting: Position | None) -> Position:
     """Return `position`, marked as a rewind if it replaces the unsent rewind `waiting`.
 
-    If `position` is not below the offset from which that rewind starts, return it unchanged.
+    If `position` is not below the offset from which that rewind starts, the function returns
+    `position` unchanged.
     """
     metadata = _parse(waiting)
     start = metadata.rewound_from if metadata else None

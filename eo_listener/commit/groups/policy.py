@@ -11,13 +11,13 @@ class Backoff:
     """The waits of a partition after failed requests, in seconds.
 
     The wait doubles with each failure in a row: after a temporary error from `first` up to
-    `longest`; after a refusal, which lasts until somebody changes something, from `refused_first`
-    up to `refused_longest`. Each wait is spread over its upper half, so that many drivers do not
-    come back at once. Retries never stop: newer offsets replace older ones, so the backlog stays
-    small, and an idle query must still catch up after an outage. `repeat_after` is the time after
-    which a confirmed position is committed again if an earlier request had an unknown outcome;
-    `persistent_after` is the time after which a temporary error is reported as a lasting one.
-    `RetryLimits`, for a sink's batch, differs: there the query waits, so retries end.
+    `longest`; after a lasting refusal, from `refused_first` up to `refused_longest`. Each wait is
+    shortened at random by up to half, so that many drivers do not retry at once. Retries never
+    stop: newer offsets replace older ones, so the backlog stays small, and an idle query must still
+    catch up after an outage. `repeat_after` is the time after which a confirmed position is
+    committed again if an earlier request had an unknown outcome; `persistent_after` is the time
+    after which a temporary error is reported as a lasting one. `RetryLimits` is for a sink's batch:
+    there the query waits, so the retries end.
     """
 
     first: float = 0.1
@@ -25,10 +25,10 @@ class Backoff:
     refused_first: float = 1.0  # a broker that has just started may not know its topics yet
     refused_longest: float = 60.0
     repeat_after: float = 60.0
-    persistent_after: float = 60.0  # a coordinator that only moves is back within seconds
+    persistent_after: float = 60.0  # a coordinator that only moves answers again within seconds
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
-        """Return the wait after `failures` in a row; `spread` is from 0 to 1."""
+        """Return the wait after `failures` failures in a row; `spread` is from 0 to 1."""
         first, longest = (
             (self.refused_first, self.refused_longest) if refused else (self.first, self.longest)
         )
@@ -45,7 +45,7 @@ class CommitMode(Enum):
 
 
 class OnRewind(Enum):
-    """The treatment of a query's offsets that are below the group's offsets."""
+    """The way to treat a query's offsets that are below the group's offsets."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
@@ -53,7 +53,7 @@ class OnRewind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The limits of a commit, and how often they are checked.
+    """The rules for accepting a commit, and the longest validity of a snapshot.
 
     A group is read before its first commit, after every failure, and again if the last snapshot is
     older than `snapshot_max_age` seconds. `accept_marks` allows commits that the guard of an

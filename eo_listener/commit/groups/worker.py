@@ -22,8 +22,8 @@ from eo_listener.model.kafka_errors import STOOD_STILL
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import TopicPartition
 
-REQUEST_TIMEOUT = 8.0  # longer than the client's own, so that its answer is not missed
-SNAPSHOT_TIMEOUT = 4.0  # shorter than for a commit: a failed read leaves nothing in flight
+REQUEST_TIMEOUT = 8.0  # longer than the client's own time-out, so that its answer is not missed
+SNAPSHOT_TIMEOUT = 4.0  # shorter than for a commit, since a failed read leaves nothing in flight
 _POLL_INTERVAL = 5.0
 _NOTICEABLE = 1.0
 _PAUSE = 1.0  # after an internal error, which may recur at once
@@ -35,8 +35,8 @@ class Worker:
     """Commits to the groups of one cluster; offers never block on Kafka.
 
     The worker's thread calls `open_store` at its first request, because building a client may take
-    time and must not delay the caller. If no run feeds the cluster, the thread calls `may_end`,
-    which decides if the thread ends and closes the store.
+    time and must not delay the caller. If no run feeds the cluster, the thread calls `may_end`. If
+    this returns True, the thread closes the store and ends.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Worker:
         self._changed = threading.Condition()
         self._suspended_before = _suspended()
         self._stopping = False
-        self._notifying = False  # the thread tells the observers the outcome of a request
+        self._notifying = False  # the thread is notifying the observers of a request's outcome
         self._store: GroupStore | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -70,7 +70,7 @@ class Worker:
         """Yield the state of the worker's groups, under the worker's lock.
 
         The `with` block must be short. After the block, the worker's thread wakes up if `changes`
-        is set.
+        is True.
         """
         with self._changed:
             yield self._cluster_state
@@ -78,12 +78,12 @@ class Worker:
                 self._changed.notify_all()
 
     def mark_unused(self) -> None:
-        """Note that no run feeds this cluster now; returns at once."""
+        """Record that no run feeds this cluster now; return at once."""
         with self._changed:
             self._unused_since = self._unused_since or time.monotonic()
 
     def mark_used(self) -> None:
-        """Note that offers for this cluster will follow; returns at once."""
+        """Record that offers for this cluster will follow; return at once."""
         with self._changed:
             self._unused_since = None
 
@@ -100,8 +100,8 @@ class Worker:
         """Wait until no offset is pending; return True if Kafka has confirmed all offered offsets.
 
         When the method returns, the observers have been notified, unless an observer itself calls
-        the method. It gives up when the monotonic clock passes `deadline`, and at once if Kafka
-        rejected all offsets that are left with errors that last until somebody changes something.
+        the method. The method returns False when the monotonic clock passes `deadline`, and earlier
+        if Kafka rejected all remaining offsets with lasting errors.
         """
         with self._changed:
             self._cluster_state.retry_now()
@@ -118,10 +118,10 @@ class Worker:
             return complete
 
     def close(self, deadline: float) -> None:
-        """Stop the thread, give up unconfirmed offsets, and report them to the observer.
+        """Stop the thread, drop unconfirmed offsets, and report them to the observer.
 
-        Waits for the thread until `deadline`. A request that is still unanswered then is left to
-        its daemon thread, and the log reports it.
+        Waits for the thread until `deadline`. If a request is still unanswered then, its daemon
+        thread continues, and the log reports that.
         """
         with self._changed:
             self._stopping = True
@@ -146,7 +146,7 @@ class Worker:
                         case CommitRequest() as request:
                             self._send_commit(request)
                 except Exception as error:
-                    # An internal error: the thread must outlive it, or every later commit of the
+                    # An internal error: the thread must survive it, or every later commit of the
                     # cluster would be lost unnoticed.
                     logger.exception("eo_listener could not serve %s", self._thread.name)
                     self._observe(
@@ -161,7 +161,7 @@ class Worker:
                 self._store.close()
 
     def _wait(self) -> bool:
-        """Wait until a request is due, or it is time to poll the client; return False to stop."""
+        """Wait until a request or a poll of the client is due; return False to stop the thread."""
         with self._changed:
             wait = self._cluster_state.wait(time.monotonic())
             if not self._stopping and wait != 0.0:
@@ -183,7 +183,7 @@ class Worker:
             if self._store is not None:
                 self._store.poll()
         except Exception:
-            # As in `_run`: whatever the error is, the commits must go on.
+            # As in `_run`, the commits must go on, whatever the error is.
             logger.exception("eo_listener could not poll its Kafka client")
 
     def _read_snapshot(self, request: SnapshotRequest) -> None:
@@ -219,7 +219,7 @@ class Worker:
     def _take_in(
         self, group: str, answer: Callable[[GroupState, float], tuple[Event, ...]]
     ) -> None:
-        """Tell a group's state the outcome of a request, and observers the resulting events."""
+        """Pass a request's outcome to its group's state, and the resulting events to observers."""
         with self._changed:
             events = answer(self._cluster_state.group(group), time.monotonic())
             self._notifying = True
@@ -252,7 +252,7 @@ class Worker:
 
 
 def _suspended() -> float:
-    """Return the time that the machine was suspended, in which the monotonic clock stood still."""
+    """Return the seconds of the machine's suspensions, in which the monotonic clock stood still."""
     if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
@@ -261,8 +261,9 @@ def _suspended() -> float:
 def _failure(action: str, group: str, error: Exception) -> tuple[str, str | None]:
     """Return the error name and the detail for an exception that a request raised.
 
-    The thread must also outlive an internal error of eo_listener or the client library, or every
-    later commit would be lost unnoticed: such an error is logged, and the request is retried.
+    The thread must also survive an internal error of eo_listener or the client library, or every
+    later commit would be lost unnoticed. The function logs such an error, and the request is
+    retried.
     """
     if isinstance(error, KafkaError):
         return error.code, error.cause

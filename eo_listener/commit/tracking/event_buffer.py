@@ -1,4 +1,4 @@
-"""A buffer of events from Spark's thread for the tracker: bounded, without losing what matters.
+"""Buffers events from Spark's thread for the tracker, in limited memory, without losing offsets.
 
 Not thread-safe: `TrackerThread` holds a lock around it. Every method returns at once.
 """
@@ -13,12 +13,12 @@ from eo_listener.errors import FormatError
 from eo_listener.events import Violation
 from eo_listener.model.progress import Progress
 
-# A bound for runs whose end was never reported: Spark drops events when its bus is full.
+# A limit for runs whose end Spark never reports, since it drops events when its bus is full.
 RUNS_KEPT = 10_000
-# Events of one run before its newest. The first ones matter: a log's start is read after each
+# Events of one run before its newest. The oldest of them matter: a log's start is read after each
 # offer, and nothing is offered while events wait.
 _EARLIER_KEPT = 20
-_FINDINGS_KEPT = 20  # problems of one run's waiting events; the first ones matter
+_FINDINGS_KEPT = 20  # problems of one run's waiting events; the oldest of them matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Ended:
 
 
 QueryEvent = Started | Progress | Idle | Ended | FormatError
-"""An event that the buffer takes: `Progress` if a batch has ended, `FormatError` if unreadable."""
+"""An event for the buffer: `Progress` if a batch has ended, `FormatError` if it is unreadable."""
 
 
 @dataclass(slots=True)
@@ -53,9 +53,9 @@ class RunEvents:
     """The waiting events of one run: its newest event, and the problems of all its events.
 
     The newest event holds all offsets. `first` is the first event of the run, if it still waits.
-    `earlier` are the kept events before the newest, the oldest first. `wrong` holds, for each
-    violated source, batch, source and violations; `missed` holds, for each place where events are
-    missing, the batches before and after.
+    `earlier` are the kept events before the newest, the oldest first. `wrong` has tuples of a
+    batch, a source, and its violations. `missed` has pairs of batches between which events are
+    missing.
     """
 
     newest: Progress
@@ -67,7 +67,7 @@ class RunEvents:
 
 @dataclass(slots=True)
 class BufferedEvents:
-    """The waiting events; `repeated` is an event that came a second time.
+    """The waiting events. `repeated` is an event that came a second time.
 
     `idle` has the ids of idle runs, in the order of their first idle event.
     """
@@ -111,7 +111,7 @@ class EventBuffer:
                 self._waiting.unreadable = event
 
     def _add_progress(self, progress: Progress) -> None:
-        """Judge an event at once, since every event counts, and keep the newest."""
+        """Judge an event at once, since every event must be judged, and keep the newest event."""
         sequence = self._sequences.get(progress.run_id)
         first = progress if sequence is None else None
         if sequence is None:

@@ -2,7 +2,8 @@
 
 The first of the following settings that names a group counts: the entry of `groups` for the query,
 or for the topic in the query; the source option `kafka.consumer.commit.groupid`; the source option
-`eo.commit.group`; the template. The listener does not commit a source with none of these settings.
+`eo.commit.group`; the template. If no setting names a group for a source, the listener does not
+commit its offsets.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ OWN_GROUP_OPTION = "eo.commit.group"
 TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
 
 Groups = Mapping[str, "str | Mapping[str, str]"]
-"""By the name (or id) of a query: a group; or groups by topic, with `*` for other topics."""
+"""Has, by the name or id of a query, a group, or groups by topic with `*` for all other topics."""
 
 
 class NotCommitted(Exception):  # noqa: N818  # no error: why a topic is not committed
-    """Raised if a topic has no group or cluster; `misconfigured` is set if a setting is wrong."""
+    """Raised if a topic has no group or cluster; `misconfigured` is True if a setting is wrong."""
 
     def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
         super().__init__(problem)
@@ -40,8 +41,8 @@ class GroupNames:
     """The user's settings for the names of groups.
 
     `only_ascii` allows only ASCII names, as the transactional mode requires: librdkafka refuses
-    other groups in a transaction. Raises SettingsError for a group name that would not reach Kafka
-    unchanged, and for a template field that cannot be used.
+    groups with other names in a transaction. Raises SettingsError for a group name that would not
+    reach Kafka unchanged, and for a template field that cannot be used.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))
@@ -72,7 +73,7 @@ class GroupNames:
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
-        """Return the group that gets the offsets of a topic. Raises NotCommitted if there is none.
+        """Return the group that gets the offsets of a topic. Raises NotCommitted if no group does.
 
         `options` are the options of the topic's source, with keys in lower case, or None if they
         are unknown.
@@ -95,7 +96,7 @@ class GroupNames:
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
         raise NotCommitted(
-            "no consumer group is named for this source, so its offsets are not committed",
+            "no setting names a consumer group for this source, so its offsets are not committed",
             f"its options set neither {GROUP_OPTION} nor {OWN_GROUP_OPTION}",
             f"add .option('{GROUP_OPTION}', '<group>') to the reader to commit its offsets",
             misconfigured=False,
@@ -155,7 +156,7 @@ def _filled(template: str, progress: Progress, topic: str) -> str:
 
 
 def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
-    """Raise SettingsError if `group` cannot be a group; `where` is the setting that names it."""
+    """Raise SettingsError if `group` is no valid group name; `where` is the setting that has it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
             f"{where} must be the name of a consumer group, got {group!r}",

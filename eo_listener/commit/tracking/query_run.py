@@ -1,4 +1,4 @@
-"""One run of a query: what is known about it, when it is checked next, and its events."""
+"""One run of a query: the tracker's facts about the run, its next check, and its events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets
 
 RECOMMIT_INTERVAL: Final = 3600.0
-"""Seconds after which offsets that do not change are committed again, so that they do not expire.
+"""Seconds after which unchanged offsets are committed again, so that they do not expire.
 
 Kafka deletes the offsets of a group without members if nobody has committed them for
 `offsets.retention.minutes`, by default 7 days. A query without new records commits nothing new.
@@ -28,21 +28,21 @@ def is_due(last: float | None, now: float, interval: float) -> bool:
 
 
 _RESTORING_INTERVAL = 1.0  # seconds between two checks while a query restores, at most
-_MAX_RESTORING_CHECKS = 600  # checks; a query without a position by then hardly ever gets one
+_MAX_RESTORING_CHECKS = 600  # checks, after which a query without a position is checked less often
 # Seconds from the first position to the next check: Spark restores in two steps.
 _RESTORED_INTERVAL = 2.0
-_NEARLY = 0.9  # of the recommit interval: a check that comes a little early need not wait
+_NEARLY = 0.9  # of the recommit interval, so that a check that comes a little early recommits too
 _POLL = 5.0  # seconds between two checks of a run that is polled
-_SILENCE = 60.0  # seconds after the last event, until the query is asked for its position
+_SILENCE = 60.0  # seconds after the last event before the tracker asks the query for its position
 
 UNKNOWN_MODE = (
     "its progress events are assumed to match its checkpoint; with asynchronous progress "
-    "tracking they may be ahead of it, and nothing is caught up at the start"
+    "tracking they may be ahead of it, and the listener does not catch up at the start"
 )
 _MODE_EFFECTS = {
     QueryMode.ASYNC_PROGRESS: (
         "its progress events may be ahead of its checkpoint, so its group follows the checkpoint "
-        "instead, with a delay of some seconds"
+        "instead, with a delay of a few seconds"
     ),
     QueryMode.CONTINUOUS: (
         "it sends no progress events, so its group follows its checkpoint, and the guard cannot "
@@ -59,9 +59,9 @@ _MODE_EFFECTS = {
 class QueryRun:
     """One run of a query, as the tracker knows it.
 
-    `options` are None until they have been read. Times are on the monotonic clock: `due` is the
-    time of the next planned check, `silence` the time of an additional check that is made if no
-    event comes until then.
+    `options` are None until the tracker has read them. Times are on the monotonic clock: `due` is
+    the time of the next planned check, `silence` the time of an additional check if no event comes
+    until then.
     """
 
     query_id: str
@@ -73,18 +73,18 @@ class QueryRun:
     options_attempts: int = 0
     delay: float = 0.1  # seconds to the next check while the query restores; each doubles it
     silent: int = 0  # checks that found no position
-    unanswered: int = 0  # times in a row that it could not be asked
+    unanswered: int = 0  # failed attempts in a row to ask for the position
     positions_read: int = 0
     recommitted_at: float | None = None
     reported: set[tuple[int | None, str]] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     newest: Progress | None = None
     restored: LivePosition | None = None
-    passed: LivePosition | None = None  # position that was offered, until an event has reached it
+    passed: LivePosition | None = None  # an offered position, until an event has reached it
     ended: bool = False  # reported by the query itself, not by Spark's bus
-    awaited: int | None = None  # the batch whose event was waited for once
-    finished: bool = False  # it has ended, and its last position was offered
-    last: LivePosition | None = None  # its last position, if its options were read
+    awaited: int | None = None  # the batch for whose event a position has waited once
+    finished: bool = False  # the run has ended, and its last position was offered
+    last: LivePosition | None = None  # the run's last position, if its options were read
     silence: float | None = None
 
     @property
@@ -107,7 +107,7 @@ class QueryRun:
 
     @property
     def is_polled(self) -> bool:
-        """True if the run must be polled: it follows its checkpoint, or its sources skip losses."""
+        """True if the run must be polled: it follows its checkpoint, or a source skips losses."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
 
@@ -131,11 +131,11 @@ class QueryRun:
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
-        """Compare the first event with the position that the run restored from its checkpoint.
+        """Compare a run's first event with the position that it restored from its checkpoint.
 
-        Returns violations by source. The batch id of a position may be too low: if the position's
-        offsets are the event's end offsets, it is not the position before this event, and nothing
-        is judged.
+        Returns violations by source. The batch id of a position may be too low: if the position has
+        the event's end offsets, it is not the position before this event, and the method judges
+        nothing.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -150,10 +150,10 @@ class QueryRun:
         return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Return True if the progress event of this position's batch has still to arrive.
+        """Return True if the progress event of this position's batch should still arrive.
 
-        The method returns True only once for a batch, since Spark may have dropped the event. If
-        the position's batch id, which may be too low, is not above the newest event's, its offsets
+        The method returns True only once for a batch, since Spark may have dropped the event. The
+        position's batch id may be too low; if it is not above that of the newest event, the offsets
         decide.
         """
         newest = self.newest
@@ -169,7 +169,7 @@ class QueryRun:
         return not waited
 
     def offered(self, position: LivePosition) -> None:
-        """Remember a position that was offered: events of earlier batches may still arrive."""
+        """Remember an offered position, because events of earlier batches may still arrive."""
         reached = self.newest is not None and _is_at_end(position, self.newest)
         self.passed = position if position.committed and not reached else None
 
@@ -178,8 +178,8 @@ class QueryRun:
 
         Such an event is judged, but its offsets are not offered.
 
-        If the event's batch id is above the position's, which may be too low, offsets decide; a
-        batch that begins at the position is never late, wherever it ends.
+        The position's batch id may be too low; if the event's batch id is above it, the offsets
+        decide. A batch that begins at the position is never late, wherever it ends.
         """
         passed = self.passed
         if passed is None or _is_at_end(passed, event):
@@ -197,7 +197,7 @@ class QueryRun:
         return bool(changes) and min(changes) < 0 and max(changes) <= 0
 
     def take(self, event: Progress, now: float) -> bool:
-        """Record an event as the run's newest; return True if its offsets are to be offered."""
+        """Record an event as the run's newest; return True if its offsets must be offered."""
         repeated = self.finished and self.last is not None and _is_at_end(self.last, event)
         late = repeated or self.is_late(event)
         self.newest = event
@@ -206,22 +206,25 @@ class QueryRun:
             self.passed = None  # later events come after it
             self.finished = False
         elif self.finished:
-            self.plan_check(now)  # the run is kept for its last events, which may still come
+            self.plan_check(now)  # keep the run for its last events, which may still come
         return not late
 
     @property
     def last_batch(self) -> int:
-        """The higher batch id of newest event and offered position; -1 if there is neither."""
+        """The higher batch id of the newest event and the offered position, or -1 without both."""
         event, position = self.newest, self.passed
         return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
     @property
     def furthest(self) -> Progress | None:
-        """The furthest known offsets of the run, as a progress event; None before any event."""
+        """The newest known offsets of the run, as a progress event, or None before any event."""
         return self.newest if self.passed is None else self.at(self.passed)
 
     def plan_check(self, now: float) -> None:
-        """Plan the next check before a check, so that a failed check is not repeated at once."""
+        """Plan the next check.
+
+        Call this before a check, so that a failed one is not repeated at once.
+        """
         self.due = now + _SILENCE
         self._end_silence(now)
 
@@ -230,7 +233,7 @@ class QueryRun:
     ) -> bool:
         """Plan the next check, after the tracker has read `position`.
 
-        Returns True if all offsets are to be committed again.
+        Returns True if all offsets must be committed again.
         """
         self._end_silence(now)
         pause = min(_POLL, recommit_interval) if self.is_polled else recommit_interval
@@ -256,16 +259,16 @@ class QueryRun:
         return self.recommitted_at == now
 
     def _end_silence(self, now: float) -> None:
-        """Clear `silence` if its time has come, since this check serves it."""
+        """Clear `silence` if its time has come, since this check is the planned one."""
         if self.silence is not None and self.silence <= now:
             self.silence = None
 
     def on_event(self, now: float) -> None:
-        """Plan a check in case no more events come: the last one may have been lost."""
+        """Plan a check for the case that no more events come: an event may have been lost."""
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan an early check of whether this run has ended: it may hold up another run."""
+        """Plan an early check if this run has ended, since it may hold up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:
@@ -284,7 +287,7 @@ def _is_at_end(position: LivePosition, event: Progress) -> bool:
 
 
 class RunReporter:
-    """Builds QueryProgressed and RunGroupsChanged events; remembers each run's groups.
+    """Builds QueryProgressed and RunGroupsChanged events, and remembers each run's groups.
 
     Not thread-safe.
     """
@@ -332,8 +335,8 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
-        """Return the cluster of a source's groups, or None if no topic of it has had a group."""
+        """Return the cluster of a source's groups, or None if no topic has had a group."""
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)
-        return self._clusters.get((run_id, source))  # also if it now has no partitions
+        return self._clusters.get((run_id, source))  # also if the source now has no partitions

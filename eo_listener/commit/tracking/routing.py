@@ -1,4 +1,4 @@
-"""Routing: finds the cluster and the consumer group for the offsets of a progress event."""
+"""Finds the cluster and the consumer groups for the offsets of a progress event."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KAFKA = "kafka."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedOffsets:
-    """The offsets of one progress event by source and group, and the sources left out.
+    """The offsets of one progress event by source and group, and the sources that are left out.
 
-    `sources` has, by the index of each source that has a group, one `GroupOffsets` for each of its
-    groups.
+    `sources` has, by the index of each source with a group, one `GroupOffsets` for each of the
+    source's groups.
     """
 
     query: str
@@ -59,7 +59,7 @@ class RoutedOffsets:
 
     @property
     def shared(self) -> tuple[PartitionsShared, ...]:
-        """The partitions that several of the sources feed to the same group."""
+        """The partitions that several sources feed to the same group."""
         groups: dict[tuple[Cluster, str], dict[int, GroupOffsets]] = {}
         for index, parts in self.sources.items():
             for part in parts:
@@ -82,7 +82,7 @@ class RoutedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRouting:
-    """The user's settings for the groups and clusters to commit to.
+    """The user's settings that determine the groups and clusters to commit to.
 
     `kafka` holds librdkafka properties that take precedence over the source's own; `gssapi` is True
     if the installed librdkafka supports Kerberos.
@@ -97,8 +97,8 @@ class GroupRouting:
     ) -> RoutedOffsets:
         """Return the offsets of an event by Kafka source, with their clusters and groups.
 
-        `options` are the reader options by source index, with keys in lower case; None if the
-        running query could not be asked.
+        `options` are the reader options by source index, with keys in lower case, or None if they
+        could not be read from the running query.
         """
         if not progress.sources:
             return RoutedOffsets(
@@ -165,7 +165,7 @@ class GroupRouting:
         return Cluster.from_properties({**self.kafka, SERVERS: servers}, access)
 
 
-@lru_cache(maxsize=1024)  # called for every event, and a truststore may be long
+@lru_cache(maxsize=1024)  # called at every event, and the text of a truststore may be long
 def _access(
     source: tuple[tuple[str, str], ...], own: frozenset[str], gssapi: bool, tokens: bool
 ) -> ClientAccess:
@@ -173,12 +173,12 @@ def _access(
 
 
 def _in_order(servers: str) -> str:
-    """Return the servers sorted, without spaces, so that two ways to write them are one cluster."""
+    """Return the servers sorted and without spaces, so that equal lists name one cluster."""
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 
 def skips_losses(options: Mapping[str, str] | None) -> bool:
-    """Return True if Spark is set to skip records that Kafka has deleted before they were read."""
+    """Return True if Spark is set to skip records that Kafka deleted before Spark read them."""
     return (options or {}).get("failondataloss", "true").lower() == "false"
 
 

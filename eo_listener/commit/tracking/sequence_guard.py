@@ -1,7 +1,7 @@
-"""Checks if a query's progress events follow one another: monotonic, and without a gap.
+"""Checks that a query's progress events follow one another, monotonically and without a gap.
 
 Spark plans batch N+1 to start where batch N ended, in every source and partition. Offsets that
-break that rule were either read twice, or never. This module does no input or output.
+break that rule were read either twice or never. This module does no input or output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_STARTS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class GuardMode(Enum):
-    """What the listener does about a violation."""
+    """The listener's reaction to a violation."""
 
     WITHHOLD = "withhold"
     WARN = "warn"
@@ -34,9 +34,8 @@ def judge(
     """Return the violations of a batch from `start` to `end` of one source.
 
     `last` has the offsets at which the previous batch ended, or is None if they are unknown.
-    `start` is None for a query's very first batch, and leaves out partitions that are new.
-    `log_starts` are the first offsets that Kafka still had *before* any task of the batch could
-    read.
+    `start` is None for a query's very first batch, and leaves out new partitions. `log_starts` are
+    the first offsets that Kafka still had *before* any task of the batch could read.
     """
     violations = (
         violation
@@ -50,8 +49,8 @@ def judge(
 class SequenceVerdict:
     """The problems of one event: violations by the index of the source.
 
-    `missed_after` is the last known batch if events are missing before this event, so that the
-    batches between the two cannot be judged; otherwise None. `repeated` is True if the event was
+    If events are missing before this event, `missed_after` is the last known batch, and the batches
+    between the two cannot be judged; otherwise it is None. `repeated` is True if the event was
     judged before.
     """
 
@@ -72,7 +71,7 @@ class SequenceGuard:
         """Judge the next event of the run.
 
         A listener that was added twice gets each event twice: an event with the batch id and the
-        offsets of the last event is that event. An event with a lower batch id came late, since
+        offsets of the last event is the same event. An event with a lower batch id is late, since
         Spark counts up.
         """
         last, batch = self._batch, progress.batch_id
@@ -88,7 +87,7 @@ class SequenceGuard:
                 continue
             problems = judge(self._ends.get(source.index), source.start, source.end)
             if jumped:
-                # Unreported batches are not a gap: Spark drops events when its bus is full.
+                # Batches without events are not a gap: Spark drops events when its bus is full.
                 without_gaps = tuple(
                     each for each in problems if each.kind is not ViolationKind.GAP
                 )
@@ -107,7 +106,7 @@ def _of(
     ended, begins, ends = last.get(tp), start.get(tp) if start is not None else None, end.get(tp)
     reached = ended if ended is not None else begins
     if reached is None or ends is None or (begins is None and start is not None):
-        # A new partition has no past to continue; a partition that was read before has.
+        # A new partition has no earlier offsets to continue from; one that was read before has.
         return [] if reached is None else [_violation(ViolationKind.VANISHED, tp, reached, reached)]
     begins = reached if begins is None else begins
     violations = []

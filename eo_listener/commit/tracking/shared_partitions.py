@@ -1,4 +1,4 @@
-"""Partitions of a group that several runs feed: the lowest of the runs' offsets counts."""
+"""Tracks partitions of a group that several runs feed; the lowest of their offsets counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _RunOffsets:
 
 
 class SharedPartitions:
-    """The position of every live run, by group. Not thread-safe."""
+    """The positions of all live runs, by group. Not thread-safe."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Cluster, str], dict[str, _RunOffsets]] = {}
@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Record a run's offsets; return the offsets to commit, and any new PartitionsShared."""
+        """Record a run's offsets; return the offsets to commit, and a new event or None."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)
@@ -77,7 +77,7 @@ class SharedPartitions:
         )
 
     def drop(self, run_id: str) -> tuple[GroupOffsets, ...]:
-        """Forget a run that has ended; return the offsets that the runs it held up may commit."""
+        """Forget an ended run; return the offsets of the runs that it held up."""
         freed: list[GroupOffsets] = []
         for key, runs in list(self._groups.items()):
             dropped = runs.pop(run_id, None)

@@ -1,4 +1,4 @@
-"""Judges events and positions of live queries, routes them to groups, and offers the offsets.
+"""Judges the events and positions of live queries, and offers their offsets for groups.
 
 This module has no thread and no clock: `TrackerThread`, or the model in the tests, provides both.
 """
@@ -37,7 +37,7 @@ from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
 
 
 class RunOrder:
-    """The order of each query's runs: which run is the newest, and which have ended.
+    """The order of each query's runs: the newest run, and the runs that have ended.
 
     `runs` are the tracked runs. Events may come late, after a newer run has begun or their own run
     has ended. Not thread-safe.
@@ -46,18 +46,19 @@ class RunOrder:
     def __init__(self, runs: Mapping[str, QueryRun]) -> None:
         self._runs = runs
         self._newest: dict[str, str] = {}  # by query
-        # Runs that ended, with the last batch.
+        # Ended runs, each with its last batch.
         self._ended_runs: OrderedDict[str, int] = OrderedDict()
 
     def newest(self, query_id: str) -> QueryRun | None:
-        """Return the newest run of a query, or None if it is not tracked."""
+        """Return the newest run of a query, or None if that run is not tracked."""
         return self._runs.get(self._newest.get(query_id, ""))
 
     def is_newest(self, run: QueryRun) -> bool:
         """Return True if no later run of its query is known.
 
         Spark lets only one run of a query be active, so an earlier run has ended. Spark may drop
-        its end event when its bus is full; then its offsets would hold up the newer run forever.
+        the earlier run's end event when its bus is full; then that run's offsets would hold up the
+        newer run forever.
         """
         return self._newest.get(run.query_id, run.run_id) == run.run_id
 
@@ -71,9 +72,10 @@ class RunOrder:
         self._ended_runs.pop(run_id, None)
 
     def becomes_newest(self, progress: Progress) -> bool:
-        """Return True if this event makes its run the newest: its batch is above all others.
+        """Return True if this event makes its run the newest run of the query.
 
-        A newest run that has no event gives way to a run that is not known yet.
+        The event must have a higher batch than the newest run. If the newest run has had no event,
+        any run that the tracker does not know replaces it.
         """
         run_id = progress.run_id
         newest = self.newest(progress.query_id)
@@ -95,17 +97,17 @@ class RunOrder:
             del self._newest[run.query_id]
 
 
-_UNANSWERED = 12  # checks in a row: a minute, for a query whose checkpoint is followed
-_OPTIONS_ATTEMPTS = 3  # after three failures in a row the fourth would fail too
+_UNANSWERED = 12  # checks in a row: a minute if the group follows the checkpoint
+_OPTIONS_ATTEMPTS = 3  # a fourth attempt would fail too
 _FIRST_CHECK = 0.1  # seconds after a run's start
-_SOON = 1.0  # seconds after an event of a query whose checkpoint is followed
+_SOON = 1.0  # seconds after an event, if the group follows the checkpoint
 
 logger = logging.getLogger("eo_listener")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One time on two clocks: the monotonic clock, and seconds since the epoch."""
+    """The same moment on two clocks: the monotonic clock, and seconds since the epoch."""
 
     now: float
     wall: float
@@ -118,9 +120,9 @@ class Moment:
 class QueryTracker:
     """Handles buffered events and checks live queries. Not thread-safe: one thread calls it.
 
-    It also reads the durable offsets of a query from the query itself: when it starts (an event may
-    have been lost with the last driver), when it ends, and every `recommit_interval` seconds, so
-    that all of its offsets are committed again before they can expire.
+    The tracker also reads the durable offsets of a query from the query itself: when the query
+    starts (an event may have been lost with the last driver), when it ends, and every
+    `recommit_interval` seconds, so that all offsets are committed again before they can expire.
     """
 
     def __init__(
@@ -150,11 +152,11 @@ class QueryTracker:
 
     @property
     def complete(self) -> bool:
-        """True if the last work for every query was done without an internal error."""
+        """True if the last work for every query ended without an internal error."""
         return not self._faulty
 
     def due(self) -> float | None:
-        """Return when any query is to be checked next (monotonic clock), or None if never."""
+        """Return when the next check of any query is due (monotonic clock), or None."""
         return min(self._due_times.times(self._next_check).values(), default=None)
 
     def _next_check(self, run_id: str) -> float | None:
@@ -167,7 +169,7 @@ class QueryTracker:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)
                 self._run_of(started.query_id, started.run_id, started.name, moment.now)
-        # First the runs that have ended: afterwards they no longer hold up later runs.
+        # Runs that have ended come first, so that they no longer hold up later runs.
         last = [run for run in buffered.runs if run.newest.run_id in buffered.ended]
         rest = [run for run in buffered.runs if run.newest.run_id not in buffered.ended]
         self.unserved = tuple(events.newest for events in (*last, *rest))
@@ -194,7 +196,7 @@ class QueryTracker:
             self.unserved = self.unserved[1:]
 
     def _report_event_errors(self, buffered: BufferedEvents) -> None:
-        """Emit an event for each unreadable event, and for the first event that came twice."""
+        """Emit an event for an unreadable event, and for the first event that came twice."""
         if buffered.unreadable is not None:
             self._observers.notify(
                 InternalError(where="a progress event", problem=str(buffered.unreadable))
@@ -214,7 +216,7 @@ class QueryTracker:
             self._faulty.discard(query)
         except Exception as error:
             self._faulty.add(query)
-            # An internal error: this thread must outlive it, or every query goes uncommitted.
+            # An internal error: this thread must survive it, or no query is committed any longer.
             where, problem = f"query {query}", type(error).__name__
             logger.exception("eo_listener could not handle an event of %s", where)
             self._observers.notify(InternalError(where=where, problem=problem))
@@ -233,7 +235,7 @@ class QueryTracker:
         """Make this the newest run of its query."""
         earlier = self._order.newest(query_id)
         if earlier is not None:
-            earlier.on_event(now)  # its end may never be reported: see `is_newest`
+            earlier.on_event(now)  # Spark may never report its end: see `is_newest`
             self._due_times.mark_changed(earlier.run_id)
         self._order.set_newest(query_id, run_id)
 
@@ -242,7 +244,7 @@ class QueryTracker:
         if run is not None and not run.finished:
             self._contained(run.query, partial(self._check, run, now, last=True))
         if run is None and self._order.has_ended(run_id):
-            return  # Spark has reported the end late, or twice
+            return  # Spark reported the end late, or twice
         self._runs.pop(run_id, None)
         self._order.end(run_id, run)
         self._forget(run_id, run)
@@ -259,7 +261,7 @@ class QueryTracker:
             self._observers.notify(finished)
 
     def _drop_shared(self, run_id: str) -> None:
-        """Offer the offsets of other runs in the partitions that this run was holding up."""
+        """Offer the offsets of other runs that an ended run held up."""
         self._committer.end_run(run_id)
         for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
@@ -274,7 +276,7 @@ class QueryTracker:
         if self._order.becomes_newest(progress):
             self._set_newest(progress.query_id, progress.run_id, moment.now)
         elif self._order.has_ended(progress.run_id):
-            return  # all that it has reached was offered when it ended
+            return  # its offsets were offered when it ended
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
         offered = run.take(progress, moment.now)
         if progress.sources:
@@ -292,11 +294,11 @@ class QueryTracker:
     # The query itself
 
     def _check(self, run: QueryRun, now: float, *, last: bool) -> None:
-        """Ask the live query for its position, and offer what it has made durable.
+        """Ask the live query for its position, and offer its durable offsets.
 
-        The position may be ahead of the newest event, so that the guard has not judged its batch.
-        Then the position waits for the event, except at the `last` check, before which all events
-        were delivered.
+        If the position is ahead of the newest event, the guard has not judged its batch yet. Then
+        the position waits for the event, except at the `last` check, before which all events were
+        delivered.
 
         An ended run no longer feeds any group. The tracker keeps the run until the next check,
         because its last events may still come. (Spark does not report the end of a query whose
@@ -347,14 +349,14 @@ class QueryTracker:
         return position
 
     def _read_options(self, run: QueryRun) -> None:
-        """Read the run's execution mode and source options, unless they are known already."""
+        """Read the run's execution mode and source options, unless they are already known."""
         if run.options is not None or run.options_attempts >= _OPTIONS_ATTEMPTS:
             return
         try:
             run.mode = self._queries.mode(run.query_id, run.run_id)
             run.options = self._queries.options(run.query_id, run.run_id)
         except JvmError as error:
-            run.options_attempts += run.newest is not None  # before the first event it is too early
+            run.options_attempts += run.newest is not None  # too early before the first event
             logger.debug("query %s cannot be inspected: %s", run.query, error)
         readable = run.options is not None
         if readable:
@@ -371,7 +373,7 @@ class QueryTracker:
     def _report_alive(self, run: QueryRun) -> None:
         """Emit QueryReported, unless the query runs in continuous processing.
 
-        Spark sends no events about a query in continuous processing.
+        Spark sends no events for a query in continuous processing.
         """
         if run.mode is not QueryMode.CONTINUOUS:
             self._observers.notify(QueryReported(query=run.query, run_id=run.run_id))
@@ -398,7 +400,8 @@ class QueryTracker:
                 self._observers.notify(shared)
             self._committer.offer(lowest, recommit=recommit)
         if recommit:
-            # Marks must not expire either, also in partitions that are new in a withheld source.
+            # The guard's marks must not expire either, and new partitions of a withheld source need
+            # marks.
             for commit in routed.only(run.withheld).commits:
                 self._committer.withhold(commit, recommit=True)
 
@@ -427,8 +430,8 @@ class RunGuard:
 
         If the guard's mode requires it, withhold the sources that have violations.
 
-        `routed` has the groups of the newest event's offsets; `monotonic` converts a time of an
-        event to the monotonic clock.
+        `routed` has the newest event's offsets by group; `monotonic` converts the time of an event
+        to the monotonic clock.
         """
         for after, before in events.missed:
             self._observers.notify(

@@ -1,4 +1,4 @@
-"""The thread between Spark's events and the committer, which finds the groups for offsets."""
+"""The thread between Spark's events and the committer."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class TrackerThread:
     def put(self, event: QueryEvent) -> None:
         """Hand over an event; returns at once.
 
-        After `close`, this thread refuses a batch with a log line.
+        A listener may stay registered after `close`, and Spark then calls it for every batch. This
+        method drops these batches, and logs the first one.
 
-        A listener may stay registered after its close, and Spark then calls it for every batch.
-        Only the first such batch is logged. When the event reports the end of a run, the run's
-        commits that wait for a retry are retried at once.
+        If the event reports the end of a run, the run's commits that wait for a retry are retried
+        at once.
         """
         progress = event if isinstance(event, Progress) else None
         if progress and progress.sources and all(item.end is None for item in progress.sources):
@@ -82,9 +82,9 @@ class TrackerThread:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until all durable offsets are offered to the committer; return True if they are.
+        """Wait until the committer has all durable offsets; return True if it has them.
 
-        Gives up when the monotonic clock passes `deadline`.
+        Returns False when the monotonic clock passes `deadline`.
         """
         with self._changed:
             self._check_all = True
@@ -97,7 +97,7 @@ class TrackerThread:
             return self._tracker.complete
 
     def close(self, deadline: float) -> None:
-        """Handle the waiting events, and stop the thread, until `deadline`; report lost batches."""
+        """Handle waiting events until `deadline`, then stop the thread, and report lost batches."""
         done = self.flush(deadline)
         with self._changed:
             self._stopping = True
@@ -125,7 +125,7 @@ class TrackerThread:
             self._tracker.serve(buffered, moment, check_all=check_all)
 
     def _wait(self) -> tuple[BufferedEvents | None, bool]:
-        """Wait for work; return the events (None: stop), and True to check all queries."""
+        """Wait for work; return the events, or None to stop, and True to check all queries."""
         with self._changed:
             self._busy = False
             self._changed.notify_all()

@@ -2,14 +2,13 @@
 
 All modules but `serve`, `address` and `counters` need the extra `metrics`, or `opentelemetry`.
 
-This package keeps the numbers, and converts them to prometheus-client's metric families when
-somebody asks for them. It does not use the library's own `Counter`, `Gauge` and `Histogram`,
-because others could then change or keep the values: in a process with PROMETHEUS_MULTIPROC_DIR the
-library keeps them in files of that directory, in which a removed series stays, the first event
-raises if the directory is missing, and a user's registry with a MultiProcessCollector shows every
-metric twice. These classes also export `_created` series unless that is switched off for the whole
-process, and prometheus-client 0.21 cannot remove all series of a group regardless of their other
-labels.
+This package keeps the numbers, and converts them to prometheus-client's metric families at each
+scrape. It does not use the library's own `Counter`, `Gauge` and `Histogram`. In a process with
+PROMETHEUS_MULTIPROC_DIR, these keep their values in files of that directory: a removed series stays
+there, the first event raises if the directory is missing, and a user's registry with a
+MultiProcessCollector shows every metric twice. They also export `_created` series unless that is
+switched off for the whole process, and prometheus-client 0.21 cannot remove all series of a group
+regardless of their other labels.
 """
 
 from eo_listener.observers.metrics.serve import open_metrics

@@ -1,4 +1,4 @@
-"""Checks the address and the port on which metrics are served."""
+"""Checks the address and the port for serving metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _HIGHEST_PORT: Final = 65535
 
 
 def require_port(port: object, setting: str = "metrics_port") -> None:
-    """Raise SettingsError unless `port` is a port to listen on."""
+    """Raise SettingsError unless `port` is a number from 0 to 65535."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _HIGHEST_PORT:
         raise SettingsError(
             f"{setting} must be from 0 to {_HIGHEST_PORT}, got {port!r}",
-            fix="Give a port, 0 for any free one",
+            fix="Give a port, or 0 for any free port",
         )
 
 

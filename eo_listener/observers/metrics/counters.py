@@ -1,7 +1,7 @@
-"""Counts events: the numbers of groups, queries and runs, and the names of the counters.
+"""Counts events, and keeps the numbers of groups, queries and runs.
 
-Events come on the committer's threads, so counting one must be cheap and must not raise. A scrape
-takes a copy of the numbers, and does its arithmetic on the copy.
+The committer's threads deliver the events, so counting an event must be cheap and must not raise. A
+scrape takes a copy of the numbers, and computes on the copy.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ GroupKey = tuple[str, str]
 GROUP: Final = ("cluster", "consumergroup")
 LATENCIES: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LATENCY_BOUNDS: Final = (*map(str, LATENCIES), "+Inf")
-_LOG_ENDS = 64  # log ends not reached yet; if there are more, every second is dropped
+_LOG_ENDS = 64  # log ends not reached yet; above this number, every second one is dropped
 
 
 class Counted(Enum):
-    """The counters; the labels of a series begin with its group, or with its query."""
+    """The counters. The labels of a series begin with its group or its query."""
 
     COMMITS = ("commits", "Commit requests that the group coordinator confirmed.", GROUP)
     COMMIT_FAILURES = (
@@ -103,11 +103,11 @@ class Counted(Enum):
 
 
 class TimeLag:
-    """Lag of one source of one run as a time: an upper bound of the oldest unread record's age.
+    """The lag of one source of one run as a time: an upper bound of the oldest unread record's age.
 
-    Once a batch has ended beyond the log ends of an earlier batch, everything that was written
-    before the earlier batch began is processed. `since` is the start of that earlier batch; None
-    until the first log ends are reached.
+    Once a batch has reached the log ends of an earlier batch, all records written before the
+    earlier batch began are processed. `since` is the start of that earlier batch, or None until a
+    batch has reached the first log ends.
     """
 
     def __init__(self) -> None:
@@ -116,8 +116,8 @@ class TimeLag:
         self.since: float | None = None
 
     def progressed(self, started: float, ends: Offsets, log_ends: Offsets) -> None:
-        """Record a batch: the start of its trigger, its end offsets, and the log ends."""
-        # The same ends again are not newer: Trigger.AvailableNow reads them once, at its start.
+        """Record a batch: the start time of its trigger, its end offsets, and the log ends."""
+        # Equal log ends are not newer: Trigger.AvailableNow reads them once, at its start.
         if log_ends != self._newest:
             self._ahead.append((started, log_ends))
             self._newest = log_ends
@@ -144,13 +144,13 @@ class Sinks:
 
     run_id: str = ""
     applied: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """The next offset to apply, by sink label and partition; only partitions that the run moved."""
+    """The next offset to apply, by sink label and partition, if the run has moved the partition."""
     errors: set[str] = field(default_factory=set)
     """The classes of errors that have a series of their own."""
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The next offset to apply by partition; the lowest, if there are several sinks."""
+        """The next offset to apply in each partition; if there are several sinks, the lowest."""
         least: dict[TopicPartition, int] = {}
         for offsets in self.applied.values():
             least |= {tp: min(offset, least.get(tp, offset)) for tp, offset in offsets.items()}
@@ -161,7 +161,8 @@ class Sinks:
 class Run:
     """One run of a query.
 
-    Values that a scrape reads are replaced, never changed, so that a shallow copy is a snapshot.
+    Events replace the values that a scrape reads, and never change them, so that a shallow copy is
+    a snapshot.
     """
 
     query: str
@@ -187,7 +188,10 @@ class Run:
         return None if started is None or took is None else started + took
 
     def progressed(self, source: events.SourceProgressed) -> None:
-        """Record a source's position; the run's `metrics` must already be of the same batch."""
+        """Record a source's position.
+
+        The run's `metrics` must already be those of the same batch.
+        """
         self.sources = {**self.sources, source.source: source}
         started, done = self.metrics.started, self.done
         if source.log_ends is None or started is None or done is None:
@@ -210,7 +214,7 @@ class Numbers:
     latencies: Counter[tuple[str, str]] = field(default_factory=Counter)  # by cluster and bound
     latency_seconds: dict[str, float] = field(default_factory=dict)
     group_offsets: dict[GroupKey, dict[TopicPartition, int]] = field(default_factory=dict)
-    """The offsets that were confirmed to this process."""
+    """The offsets that Kafka has confirmed to this process."""
     last_commits: dict[GroupKey, float] = field(default_factory=dict)
     last_moves: dict[GroupKey, float] = field(default_factory=dict)
     sinks: dict[str, Sinks] = field(default_factory=dict)
@@ -236,8 +240,8 @@ class Numbers:
 
 
 OTHER = "(other)"  # stands for all groups, queries and errors beyond their limits
-_ERRORS = 50  # classes of errors that fail a query's batches, a transform's own among them
-_OUTLIVED = 300.0  # seconds that a run's numbers outlive it: several scrapes, and its last commit
+_ERRORS = 50  # classes of errors of a query's batches, including errors from a transform
+_OUTLIVED = 300.0  # seconds to keep an ended run's numbers: several scrapes, and its last commit
 
 _INCIDENTS: dict[type[events.Event], str] = {
     events.ForeignCommit: "foreign_commit",
@@ -256,7 +260,7 @@ _OF_SINKS = (
 
 
 class EventCounters:
-    """An observer that counts events; groups and queries beyond `limit` count together as OTHER."""
+    """An observer that counts events. Groups and queries beyond `limit` count together as OTHER."""
 
     def __init__(
         self,
@@ -268,7 +272,7 @@ class EventCounters:
         self._limit = limit
         self._clock, self._wall = clock, wall
         self._lock = threading.Lock()
-        self._queries: set[str] = set()  # those with counters, whether they have runs or not
+        self._queries: set[str] = set()  # queries that have counters, with or without runs
         self._now = Numbers(started=wall())
         self._count(Counted.INTERNAL_ERRORS, times=0)
 
@@ -366,7 +370,7 @@ class EventCounters:
         if query != event.query:  # OTHER has no offsets
             return
         sinks = self._now.sinks[query]
-        if event.run_id != sinks.run_id:  # it may read other topics, and have other sinks
+        if event.run_id != sinks.run_id:  # the new run may have other topics and sinks
             sinks.run_id, sinks.applied = event.run_id, {}
         offsets = sinks.applied.setdefault(event.sink, {})
         offsets.update((tp, applied.until) for tp, applied in event.ranges.items())
@@ -387,7 +391,7 @@ class EventCounters:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the numbers that belong only to runs that ended a while ago."""
+        """Drop the numbers that belong only to runs that ended at least `_OUTLIVED` seconds ago."""
         now, runs = self._clock(), self._now.runs
         over = [
             run_id
@@ -448,7 +452,7 @@ class EventCounters:
         return query
 
     def _run(self, run_id: str, query: str) -> Run:
-        """Return the run, created if there is room; otherwise a run that is not kept."""
+        """Return the run. Creates an unknown run; beyond the limit, that run is not kept."""
         run = self._now.runs.get(run_id)
         if run is None:
             run = Run(query)

@@ -1,7 +1,7 @@
 """The metrics: their names, their labels, and the limit on series.
 
-If kafka_exporter has a metric for the same thing, the name is the same, with `eo_listener_` for
-`kafka_`; docs/reference/metrics.md has the table.
+If kafka_exporter has a metric for the same thing, the name is the same, with `eo_listener_` instead
+of `kafka_`. docs/reference/metrics.md has the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Families:
-    """Makes Prometheus metrics from numbers; beyond `limit` partitions, a topic has only sums."""
+    """Makes Prometheus metrics from numbers. Topics beyond `limit` partitions have only sums."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -162,9 +162,9 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
-    """Yield the metrics of queries; of runs with the same query name, the newest counts."""
+    """Yield the metrics of queries. If several runs have one query name, the newest counts."""
     reported: dict[str, float] = {}
-    for run in numbers.runs.values():  # the newest run may have no batch yet
+    for run in numbers.runs.values():  # not only the newest run, which may have no batch yet
         if run.reported is not None:
             reported[run.query] = max(run.reported, reported.get(run.query, 0.0))
     yield gauge(
@@ -173,7 +173,7 @@ def _of_queries(numbers: Numbers) -> Iterator[Metric]:
         ("query",),
         (((query,), at) for query, at in reported.items()),
     )
-    # A run that is idle since its start has no batch, and may have an ignored source.
+    # A run that has been idle since its start has no batch, but may have an ignored source.
     every = numbers.runs.values()
     runs = {run.query: run for run in every if run.batch_id is not None or run.ignored}
     for name, meaning, value in _OF_RUN:

@@ -30,8 +30,8 @@ except ImportError as error:
     ) from error
 
 PARTITIONS: Final = 1_000
-_GROUPS: Final = 500  # some metrics have several series for each of them
-_OLDEST: Final = 5.0  # seconds that one collection of all instruments may take
+_GROUPS: Final = 500  # some metrics have several series for each group
+_OLDEST: Final = 5.0  # seconds that one export of all instruments may take
 
 _lock = threading.Lock()
 _providers: weakref.WeakSet[MeterProvider] = weakref.WeakSet()
@@ -44,10 +44,10 @@ class OpenTelemetry:
 
     Without `provider`, the class uses the provider that the program has set, or will set. Names,
     labels and values are those of `Prometheus`, without the suffix `_total`, which a collector adds
-    for Prometheus. At most `partitions` partitions have series of their own, few enough for the
-    SDK, which merges the series of a metric beyond 2,000 into one; the other topics have only sums.
-    As an observer it returns at once: the thread that exports does the arithmetic. Raises
-    SettingsError for a provider that already has these metrics.
+    for Prometheus. At most `partitions` partitions have series of their own; the other topics have
+    only sums. The default leaves room below the SDK's limit: it merges all series of a metric
+    beyond 2,000 into one. As an observer, the object returns at once: the exporting thread computes
+    the values. Raises SettingsError for a provider that already has these metrics.
 
     Source: OpenTelemetry's Metrics API, asynchronous instruments.
     """
@@ -85,8 +85,8 @@ class OpenTelemetry:
     def _observe(self, name: str) -> Iterable[Observation]:
         """Return the values of one instrument; each export reads all instruments in turn."""
         with self._lock:
-            # Drawn once for all instruments: one that is read again begins the next export, and the
-            # values that an interrupted export has left are too old for it.
+            # All instruments share one set of values. The next export begins when an instrument is
+            # read again, and needs new values: those of an interrupted export are too old.
             if name not in self._drawn or time.monotonic() - self._drawn_at > _OLDEST:
                 families = self._families.draw(self._counters.numbers())
                 self._drawn = {family.name: family for family in families}

@@ -23,16 +23,16 @@ except ImportError as error:
 
 PARTITIONS = 10_000
 PATH: Final = "/metrics"
-_GROUPS = 2_000  # groups, and queries and runs, that have numbers of their own
+_GROUPS = 2_000  # groups, and also queries and runs, that have numbers of their own
 
 
 class Prometheus(Collector):
-    """Counts events; Prometheus gets the numbers from `serve`, or from your own registry.
+    """Counts events, and offers the numbers to Prometheus, by `serve` or in your own registry.
 
         OffsetCommitListener(observers=[Prometheus(registry)])
 
     At most `partitions` partitions have series of their own; the other topics have only sums. As an
-    observer it returns at once: it does the arithmetic when somebody asks for the numbers.
+    observer, the object returns at once: it computes the metrics at each scrape.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Prometheus(Collector):
         return list(self._families.draw(self._counters.numbers()))
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without numbers: the registry needs the names, for `?name[]=`."""
+        """Return the families without numbers: the registry needs their names for `?name[]=`."""
         return list(Families(0).draw(Numbers()))
 
     @property
     def port(self) -> int | None:
         """The port on which `serve` offers the numbers, or None if nothing serves them."""
-        server = self._server  # another thread may close it
+        server = self._server  # another thread may call `close`
         return None if server is None else int(server.server_address[1])
 
     def serve(self, port: int, address: str = LOOPBACK) -> int:
@@ -94,7 +94,7 @@ class Prometheus(Collector):
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """Stop serving; the numbers are kept."""
+        """Stop serving, and keep the numbers."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -104,12 +104,12 @@ class _Handler(BoundedHandler, MetricsHandler):
     """Answers one request."""
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the numbers if the request is for the path of the metrics."""
+        """Send the numbers if the request has the path of the metrics."""
         if self._is_metrics_path():
             super().do_GET()
 
     def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the headers that a GET gets, for clients that only check if the server is up."""
+        """Send the headers of a GET's answer, for clients that only check if the server is up."""
         if self._is_metrics_path():
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -1,4 +1,4 @@
-"""Builds series of numbers: gauges, their limit, and labels that can be encoded."""
+"""Builds gauges, limits their series, and makes their labels encodable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(slots=True)
 class SeriesBudget:
-    """The number of partitions that may still have series; `beyond` counts those without room."""
+    """The number of partitions that may still get series; `beyond` counts those that got none."""
 
     remaining: int
     beyond: int = 0
@@ -28,7 +28,7 @@ class SeriesBudget:
     def takes(self, partitions: int) -> bool:
         """Return True, and reserve the series, if all partitions of a topic fit.
 
-        A part of the partitions would be mistaken for the whole topic.
+        Otherwise none is reserved: readers would take some partitions for the whole topic.
         """
         if partitions > self.remaining:
             self.beyond += partitions
@@ -42,7 +42,7 @@ def encodable(family: Metric) -> Metric:
 
     Such a character would make the whole scrape fail.
 
-    A name may hold half of a character: Java's strings can, and Python's under a broken locale.
+    A name may contain a lone surrogate: Java's strings may, and Python's under a broken locale.
     """
     for at, sample in enumerate(family.samples):
         labels = {
@@ -57,7 +57,7 @@ def encodable(family: Metric) -> Metric:
 def gauge(
     name: str, meaning: str, names: Labels, series: Iterable[tuple[Labels, float | None]] = ()
 ) -> GaugeMetricFamily:
-    """Return a gauge of the series whose value is known."""
+    """Return a gauge with the series whose value is not None."""
     family = GaugeMetricFamily(f"eo_listener_{name}", meaning, labels=names)
     for labels, value in series:
         if value is not None:
@@ -68,7 +68,7 @@ def gauge(
 def by_topic(
     offsets: Mapping[TopicPartition, int],
 ) -> Iterable[tuple[str, dict[TopicPartition, int]]]:
-    """Return the offsets of each topic, in order."""
+    """Return the offsets of each topic, sorted by topic and partition."""
     topics: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for tp in sorted(offsets):
         topics[tp.topic][tp] = offsets[tp]
@@ -89,9 +89,10 @@ def of_groups(
     groups: Iterable[tuple[Labels, Offsets, Offsets]],
     budget: SeriesBudget,
 ) -> Iterator[Metric]:
-    """Yield offsets and lag of groups, each given as labels, committed offsets, and log ends.
+    """Yield metrics for the offsets and the lag of `groups`.
 
-    `meanings` describe the offset, the lag, and the sum of the offsets.
+    A group is a tuple of its labels, its committed offsets, and the log ends. `meanings` describe
+    the offset, the lag, and the sum of the offsets.
     """
     offset = gauge(f"{prefix}_current_offset", meanings[0], _PARTITION)
     lag = gauge(f"{prefix}_lag", meanings[1], _PARTITION)
@@ -113,7 +114,7 @@ def of_groups(
 def log_ends(
     name: str, meaning: str, clusters: Iterable[tuple[str, Offsets]], budget: SeriesBudget
 ) -> Metric:
-    """Return the log ends of each cluster."""
+    """Return a gauge with the log ends of each cluster."""
     family = gauge(name, meaning, ("cluster", "topic", "partition"))
     for cluster, ends in clusters:
         for topic, offsets in by_topic(ends):

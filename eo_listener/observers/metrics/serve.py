@@ -20,9 +20,9 @@ _opened: weakref.WeakSet[Prometheus] = weakref.WeakSet()
 def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
     """Return an observer that serves `http://address:port/metrics` until it is closed.
 
-    It also counts every `exactly_once` of this process. Port 0 means any free port. Raises
-    MissingExtraError without the extra, SettingsError if the port is out of range, and
-    UnavailableError if the server cannot listen on the address.
+    The observer also counts the events of every `exactly_once` in this process. Port 0 means any
+    free port. Raises MissingExtraError without the extra, SettingsError if the port is out of
+    range, and UnavailableError if the server cannot listen on the address.
     """
     from eo_listener.observers.metrics.prometheus import Prometheus  # noqa: PLC0415  # an extra
 
@@ -36,15 +36,15 @@ def open_metrics(port: int, address: str = LOOPBACK) -> Prometheus:
 class CountWhereServed:
     """An observer that passes events to every open observer of `open_metrics` in this process.
 
-    So the metrics of a listener include the sinks of its process. `besides` are observers that get
-    the events in another way.
+    So a listener's metrics include the sinks in its process. `besides` are observers that already
+    get the events in another way.
     """
 
     def __init__(self, besides: Iterable[Observer]) -> None:
         self._besides = tuple(besides)
 
     def __call__(self, event: Event) -> None:
-        """Count one event."""
+        """Pass on one event."""
         with _lock:
             opened = tuple(_opened)
         for observer in opened:

@@ -1,7 +1,7 @@
-"""The metrics of `eo-listener serve`: what it has read from a cluster, not what a driver did.
+"""The metrics of `eo-listener serve`, which it reads from a cluster, not from a driver.
 
-So the names of the metrics begin with `eo_listener_status_`, and no sum counts a group twice if a
-driver reports the group too. docs/how-to/serve.md has the table.
+Their names begin with `eo_listener_status_`, so that no sum counts a group twice if a driver
+reports the group too. docs/how-to/serve.md has the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX: Final = "status_consumergroup"
 
 
 class GroupNumbers(NamedTuple):
-    """The numbers of one group; `seconds` is the age of the oldest record that it has not read.
+    """The numbers of one group; `seconds` is the age of the oldest record it has not read.
 
     `read` is False if the group could not be read.
     """
@@ -49,9 +49,10 @@ class AuditNumbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusNumbers:
-    """The current numbers of a cluster. `at`, in seconds since the epoch, is None if unknown.
+    """The current numbers of a cluster, read at the time `at`.
 
-    `groups` is then empty: an old number would be mistaken for a current one.
+    `at` is in seconds since the epoch, or None if the offsets are unknown. Then `groups` is empty,
+    since readers would mistake old numbers for current ones.
     """
 
     cluster: str
@@ -60,12 +61,12 @@ class StatusNumbers:
 
 
 def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
-    """Return the text for Prometheus; beyond `partitions` partitions, topics have only sums."""
+    """Return the text for Prometheus. Topics beyond `partitions` partitions have only sums."""
     return _text(status_families(numbers, partitions))
 
 
 def exposed_audit(audit: AuditNumbers | None) -> bytes:
-    """Return an audit's text for Prometheus, which follows the text of `exposed`.
+    """Return an audit's text for Prometheus. It follows the text of `exposed`.
 
     Audits have their own interval.
     """

@@ -13,14 +13,14 @@
   Delta's `snapshot.transactions`, which Delta would build again after each commit, except once for
   a table whose newest commits have no batch of a sink.
 - RESTORE rolls back the heads, but not `txnVersion`. So Delta's numbers cannot show a RESTORE that
-  comes after the sink has judged a batch and before the batch's commit. The version by which it
-  judged the batch (`base`) shows the RESTORE afterwards; then the sink refuses the ledger, and
-  names the command that removes the batch.
+  comes after the sink has judged a batch and before the batch's commit. The batch's record has the
+  version by which the sink judged it (`base`), which shows the RESTORE afterwards; then the sink
+  refuses the ledger, and names the command that removes the batch.
 - The table's log retention (`delta.logRetentionDuration`) can delete the heads while `txnVersion`
   stays. The sink refuses such a ledger, and does not guess.
 - The sink writes a batch to the location of the table by which it judged the batch, never to the
-  table's name, which may come to mean another table. With the next batch, the table's id shows such
-  a change.
+  table's name, which may later mean another table. With the next batch, the table's id shows such a
+  change.
 - A MERGE takes `txnAppId`, `txnVersion` and `userMetadata` from settings of its session, so it runs
   in a clone of the query's session that exists only in the JVM. If Delta compacts files in this
   clone after the MERGE, that commit repeats `userMetadata`; it has no `txnVersion`, so it does not

@@ -61,7 +61,7 @@ class Target:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of the table's name as written, with any backticks; none for a path."""
+        """The parts of the table's name as written, with any backticks; empty for a path."""
         return [] if self.table is None else _PART.findall(self.table)
 
     def reference(self, location: str | None = None, database: str | None = None) -> str:

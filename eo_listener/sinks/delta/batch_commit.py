@@ -83,7 +83,7 @@ class BatchCommit:
             log = self._connection.log(self._session)
         ledger = self._checked_ledger(log)
         record, location = self._record(ledger), ledger.location
-        table = at(location)  # not by its name, which may come to mean another table
+        table = at(location)  # not its name, which may later mean another table
         existing = table_columns(self._session, table)
         columns = self._matched(rows, existing, location)
         with unmarked_rows(self._frame, self._label) as frame:
@@ -210,7 +210,7 @@ class BatchCommit:
         return Applied(rows=written.rows)
 
     def _find(self, record: BatchRecord, location: str, *, settled: bool = False) -> Commit | None:
-        """Return the commit of this try in the table at `location`, or None if there is none.
+        """Return this attempt's commit in the table at `location`, or None if there is none.
 
         Raises SinkError if the batch of the commit is in doubt.
         """

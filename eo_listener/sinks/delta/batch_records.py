@@ -72,7 +72,7 @@ class BatchRecord:
     renamed: LedgerText | None = None
 
     def ledger_of(self, query: str) -> LedgerText:
-        """Return the ledger of `query` in the record: of the record's query, or of its new name."""
+        """Return the ledger of `query`, which is the record's query or its new name."""
         if self.renamed is not None and self.renamed.query == query:
             return self.renamed
         return self.ledger
@@ -149,5 +149,5 @@ def application_id(query: str) -> str:
 
 
 def query_of(application: str) -> str | None:
-    """Return the query of a `txnAppId`, or None if it is another program's."""
+    """Return the query of a `txnAppId`, or None if another program uses that id."""
     return unquote(application[len(PREFIX) :]) if application.startswith(PREFIX) else None

@@ -1,4 +1,4 @@
-"""Reads the columns of a Delta table and adds some, creates the table, and checks its settings."""
+"""Reads and adds columns of a Delta table, creates the table, and checks its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_S3: Final = ("s3", "s3a", "s3n")
 
 
 def table_columns(session: SparkSession, reference: str) -> Columns:
-    """Return a table's columns and types; a `char(n)` stays one, where a frame has a string."""
+    """Return a table's columns and types, with `char(n)` where Spark's schema has a string."""
     table = session.table(reference)
     declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
     return {
@@ -64,7 +64,7 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
                 fix="Name an empty folder; or create the table, for example from Parquet files: "
                 f"CONVERT TO DELTA parquet.{quoted(path)}",
             )
-        # Spark's CREATE TABLE would refuse the log without a commit that a killed driver leaves.
+        # Spark's CREATE TABLE would refuse a log without commits, which a killed driver can leave.
         writer = empty.write.format("delta").mode("errorifexists")
         (writer.partitionBy(*partitions) if partitions else writer).save(path)
         return
@@ -129,7 +129,7 @@ def check_storage(label: str, location: str, log_stores: Collection[str]) -> Non
         f"{label} is on S3, which lets two drivers both write one version of its log: the later "
         "write replaces the other's batch",
         cause=f"without {setting} Delta supports one writing JVM at a time, and a driver that "
-        "is still alive when its successor starts is a second one",
+        "is still running when a new driver starts is a second one",
         fix=f"Set {setting}=io.delta.storage.S3DynamoDBLogStore when you start the "
         "application. If there can never be more than one writing driver, use "
         "io.delta.storage.S3SingleDriverLogStore",
@@ -148,6 +148,6 @@ def check_table(label: str, reference: str, table: DeltaTable) -> None:
     if COORDINATED in table.settings:
         raise SettingsError(
             f"the commits of {label} are coordinated by {table.settings[COORDINATED]}",
-            cause="they do not appear immediately in _delta_log, from which the ledger is read",
+            cause="they do not appear immediately in _delta_log, where the sink reads the ledger",
             fix="Use a table without coordinated commits",
         )

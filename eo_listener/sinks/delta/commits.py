@@ -1,6 +1,6 @@
 """Parses the parts of a commit in a Delta log that a ledger needs. No I/O.
 
-Format of the actions: Delta's transaction log protocol, PROTOCOL.md. Spark writes `commitInfo`
+Delta's transaction log protocol, PROTOCOL.md, describes the actions. Spark writes `commitInfo`
 first, then actions on the table, then actions on its files.
 """
 
@@ -40,7 +40,7 @@ class Commit:
     operation: str
     #: The record of a batch of any query of a DeltaSink.
     record: BatchRecord | None = None
-    #: The version to which a RESTORE went back, None if its commit does not name it.
+    #: The version to which a RESTORE went back, or None if its commit does not name it.
     restored: int | None = None
     #: Delta's `operationMetrics`.
     metrics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -105,7 +105,7 @@ def _parsed(version: int, line: str) -> dict[str, Any]:
 
 
 def _record(text: object, applications: Mapping[str, int]) -> BatchRecord | None:
-    """Return the record of a batch, or None if `text` is not that of a batch.
+    """Return the record of a batch, or None if `text` is not such a record.
 
     A commit that only repeats the text, such as a compaction after a write, has no record.
     """

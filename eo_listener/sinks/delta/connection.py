@@ -33,7 +33,7 @@ _TRIES: Final = 5
 
 
 class TableLog:
-    """The log of one table, until another table replaces it. It reads each commit once.
+    """The log of one table, until another table replaces it. Each commit is read once.
 
     Every method raises RetriableSinkError if the storage does not answer, and SettingsError for a
     table feature that the installed Delta Lake lacks.
@@ -78,7 +78,7 @@ class TableLog:
         return True
 
     def settle(self) -> None:
-        """Have the LogStore complete a commit that its writer left unfinished, as some can."""
+        """Have the LogStore, if it can, complete a commit that its writer left unfinished."""
         self._files.settle(self.newest + 1)
 
     def states(self) -> States:
@@ -93,7 +93,7 @@ class TableLog:
         return self._ledger.doubt(commit)
 
     def rollback_of(self, query: str) -> Rollback | None:
-        """Return the rollback of a query's heads; None if its last batch is valid or in doubt."""
+        """Return the rollback of a query's heads; None if the last batch is valid or in doubt."""
         return self._ledger.rollback_of(self.newest, query)
 
     def _numbers(self) -> dict[str, int]:
@@ -115,7 +115,7 @@ class Connection:
         self._log: TableLog | None = None
         self._table: DeltaTable | None = None  # the table by which the last batch was judged
         self._place: str | None = None
-        self._database: str | None = None  # of a name without one, so that USE changes nothing
+        self._database: str | None = None  # for a name without one: USE changes nothing
         self._checked: str | None = None  # the application in which Delta Lake was checked
 
     @property
@@ -148,7 +148,7 @@ class Connection:
             yield
 
     def log(self, session: SparkSession) -> TableLog | None:
-        """Return the current table's log, read to its newest commit; None if there is no table.
+        """Return the current table's log up to its newest commit, or None if there is no table.
 
         Raises SettingsError, and RetriableSinkError if the storage does not answer.
         """
@@ -160,7 +160,7 @@ class Connection:
 
         If there is no such table, or it no longer exists, return the current table's log. The sink
         resolves a table's name when it reads the ledger; the batch goes to the table that the name
-        means at that moment. Raises the errors of `log`.
+        means at that moment, even if the name changes later. Raises the errors of `log`.
         """
         if self._table is None:
             return self.log(session)
@@ -171,7 +171,7 @@ class Connection:
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
-        """Return the log of the table at `location`, up to its newest commit; None if none exists.
+        """Return the log of the table at `location`, up to its newest commit; None without a table.
 
         With `settled`, the LogStore first completes a commit that a writer left unfinished. Raises
         the errors of `log`.
@@ -259,7 +259,7 @@ class Connection:
                         cause=shown(str(error.__cause__).partition("\n")[0]),
                         fix="Name another table, or drop this one: the sink creates it"
                         if self._writes
-                        else "Name the table that DeltaSink was given",
+                        else "Name the table that was passed to DeltaSink",
                     ) from error
                 raise
 

@@ -76,7 +76,7 @@ def explained(error: Exception, label: str) -> Exception:
                 fix="Remove the folder, unless it has rows that you need",
             )
         return SettingsError(
-            f"{label} does not accept such rows: {_without_secrets(refusal.text)}",
+            f"{label} does not accept the rows: {_without_secrets(refusal.text)}",
             fix="Select, rename or cast the columns in the transform, or change the table",
         )
     if (feature := _of(chain, lambda name: name in _FEATURES)) is not None:
@@ -155,14 +155,14 @@ def another_table(label: str, before: DeltaTable, now: DeltaTable | None) -> Set
         f"{label} has been replaced by another table: it was {before.id} in {before.location}, "
         f"and {state}",
         cause="DROP, CREATE OR REPLACE or ALTER TABLE ... SET LOCATION while the query was running",
-        fix="Restart the query to continue from this table's ledger; if its checkpoint does "
-        "not fit, start from the ledger: starting_offsets(ledger=...). Or let the name "
+        fix="(1) To continue with the new table, restart the query; if its checkpoint does "
+        "not fit, start from the ledger: starting_offsets(ledger=...). (2) Or let the name "
         "refer to the old table again",
     )
 
 
 def taken_back(reference: str, rollback: Rollback, newest: int) -> TableRollback:
-    """Return what has rolled back the heads of a query and, for a RESTORE, how to undo that."""
+    """Return the cause of the rollback of a query's heads and, for a RESTORE, how to undo it."""
     commit = rollback.commit
     if commit is None:
         return TableRollback(
@@ -200,8 +200,8 @@ def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> Sink
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
-    """Return the error for heads that cannot be determined; its fix says how to repair that."""
-    at, problem = state.doubted, f"{label}: cannot determine what {query!r} has applied"
+    """Return the error for heads that cannot be determined; it says how to repair the ledger."""
+    at, problem = state.doubted, f"{label}: cannot determine which batches {query!r} has applied"
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:
         case Doubt.MEANWHILE:
@@ -222,7 +222,7 @@ def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkE
             )
         case _:
             return SinkError(
-                f"{problem}: Delta has batch {state.number} of it, but its log was cleaned and "
+                f"{problem}: Delta has batch {state.number} of it, but the log was cleaned and "
                 "no longer has the commits with the offsets",
                 cause="the query has written nothing for longer than delta.logRetentionDuration",
                 fix="(1) Find the last rows of the query in the table. (2) Start the query after "

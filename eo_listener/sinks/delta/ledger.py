@@ -33,7 +33,7 @@ class QueryLedger:
     """The heads of a query at `version` of a table, and the number of its last batch.
 
     `table` is the table's id, and `states` are the states of all queries at that version. If there
-    is no table, all these are empty.
+    is no table, all fields are empty.
     """
 
     table: str
@@ -76,7 +76,7 @@ class TableLedger:
 
     @property
     def versions(self) -> Collection[int]:
-        """The versions of the commits with valid heads, as `states` has found them."""
+        """The versions of the commits with valid heads, which `states` has found."""
         states = self._known[1].values()
         return [state.version for state in states if state.version is not None]
 
@@ -209,7 +209,10 @@ class TableLedger:
 
 
 def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
-    """Return True if one record renames a query of the other record: Delta compares one id only."""
+    """Return True if one record renames a query of the other record.
+
+    Delta compares the number of one id only, so it does not notice that.
+    """
     if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False
     return bool(earlier.queries & later.queries)

@@ -1,4 +1,4 @@
-"""Reads the ledgers of a Delta table outside a query, with a separate Spark; changes nothing."""
+"""Reads the ledgers of a Delta table outside a query, in a separate Spark; changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
-"""Errors of file systems about missing permissions, by the last part of their class."""
+"""The class names, without packages, of file systems' errors about missing permissions."""
 
 
 class DeltaLedgerReader:
@@ -100,12 +100,12 @@ class DeltaLedgerReader:
             raise error.as_kind(SinkError, label=self.label) from error
 
     def close(self) -> None:
-        """Forget the table and its log; the caller must stop the Spark that it has passed."""
+        """Forget the table and its log; the caller must stop the Spark session."""
         self._connection.forget()
         self._log = None
 
     def _stored(self, log: TableLog, query: str, state: QueryState) -> StoredLedger | None:
-        """Return the ledger of a query; None if a rename has given its heads to another name."""
+        """Return the ledger of a query, or None if a rename has given its heads to another name."""
         key = LedgerKey(self._place, query)
         try:
             heads = self._connection.heads(log, query, state)
@@ -163,14 +163,14 @@ class DeltaLedgerReader:
                 ) from error
             raise error.as_kind(
                 RetriableSinkError,
-                fix="If its file system or catalog lacks a setting or a jar, pass those of "
-                "the query: --spark-conf KEY=VALUE, or spark-defaults.conf",
+                fix="If Spark lacks a setting or a jar for the file system or catalog, pass "
+                "those of the query: --spark-conf KEY=VALUE, or spark-defaults.conf",
             ) from error
         if log is None:
             by_name = self._target.table is not None
             raise SettingsError(
                 f"{self.label} does not exist",
-                cause="no catalog of this Spark has it"
+                cause="no catalog of this Spark session has it"
                 if by_name
                 else "it is in another place, or this user may not read its folder",
                 fix="Name it by its path, delta:/PATH, or pass the catalog's settings: "

@@ -42,8 +42,8 @@ class DeltaLedgerRepair:
     #: The effect on a batch in progress.
     remarks: Final = (
         (
-            "it takes the number of the query's next commit: a batch that a driver is writing is "
-            "refused, and nothing of it is written"
+            "the repair takes the number of the query's next commit: Delta refuses a batch that a "
+            "driver is writing, and nothing of it is written"
         ),
     )
 
@@ -64,7 +64,7 @@ class DeltaLedgerRepair:
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table itself, so it cannot become another table's."""
+        """Check nothing: the ledger is in the table itself, so another table cannot get it."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit."""

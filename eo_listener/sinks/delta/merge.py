@@ -1,4 +1,4 @@
-"""Runs the MERGE of a batch in a separate session, since a session setting has its number."""
+"""Runs the MERGE of a batch in a separate session: the batch's number is a session setting."""
 
 from __future__ import annotations
 

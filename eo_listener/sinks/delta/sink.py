@@ -19,7 +19,7 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 class DeltaSink:
-    """Writes batches into a Delta table, each of them once, in the commit that has its ledger.
+    """Writes batches into a Delta table, each batch once, in the commit that has its ledger.
 
     Give either `table`, a name as in SQL (`lake.delays`), or `path`, the table's location. `mode`
     is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by `version_column`
@@ -54,8 +54,8 @@ class DeltaSink:
                 "a DeltaSink has no dead letters",
                 cause="Delta commits one table at a time, so rows and dead letters could not "
                 "be committed together",
-                fix="Remove dead_letters=, and filter such rows in the transform; they can "
-                "go to a sink of their own",
+                fix="Remove dead_letters=, and filter such rows in the transform; you can "
+                "write them to a separate sink",
             )
         self._target = Target(
             table=table,
@@ -94,12 +94,12 @@ class DeltaSink:
         return self._connection.ledger_in(log, query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads in this table, of any query name, that `query_id` has moved last."""
+        """Return the heads in this table, of any query name, whose last move was by `query_id`."""
         log = self._connection.log(self._connection.session())
         states = {} if log is None else log.states()
         ledgers = {}
         for query, state in states.items():
-            if state.doubt is not None:  # such a query is refused when it runs under its own name
+            if state.doubt is not None:  # under its own name the sink refuses such a query
                 continue
             heads = self._connection.ledger_in(log, query).heads
             moved = {tp: head for tp, head in heads.items() if head.query_id == query_id}

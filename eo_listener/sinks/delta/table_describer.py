@@ -23,7 +23,7 @@ _OWN: Final = "spark_catalog"
 
 
 def describe(plan: TablePlan, spark: LocalSpark) -> DeltaFacts:
-    """Return the facts about the table of `plan`, read with the command's own Spark.
+    """Return the facts about the table of `plan`, read in the command's own Spark session.
 
     If the table cannot be read, or the sink would refuse it, the facts have the reason. Raises
     SettingsError for an invalid name.

@@ -77,8 +77,8 @@ def matched(
 ) -> tuple[tuple[str, ...], StructType]:
     """Return the columns of `frame` to write, and the table's schema.
 
-    With `new_columns` the function first adds the columns that the table lacks. Raises
-    SettingsError for columns that do not fit the table's.
+    With `new_columns`, the function first adds the columns that the table lacks. Raises
+    SettingsError for columns that do not fit the table's columns.
     """
     with java_errors():
         schema = spark.table(name.sql).schema
@@ -95,7 +95,7 @@ def matched(
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], schema: StructType) -> DataFrame:
-    """Return `columns` of `frame` in the table's order; columns that `frame` lacks are null."""
+    """Return `frame` with the table's columns, in its order; those not in `columns` are null."""
     return frame.select(
         *(
             F.col(quoted(field.name))

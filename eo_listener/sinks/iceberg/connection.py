@@ -60,7 +60,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
     if table is None:
         raise SettingsError(
             f"the Spark session has no catalog {catalog!r}",
-            cause="it is not set, or was set with spark.conf.set in another session, which "
+            cause="it is not configured, or was set with spark.conf.set in another session, which "
             "only that session sees. The sink looks in the sessions of the query and of "
             "this thread, and in the first session of the process",
             fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and "
@@ -76,7 +76,7 @@ def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool
     Raises the errors of `find`, and SettingsError if the session would read a branch other than
     main.
     """
-    table = find(spark, name)  # the cached table can have the main of before a rollback
+    table = find(spark, name)  # the cached table can have an older main, before a rollback
     if table is not None:
         check_wap(spark, table, label)
     with java_errors():

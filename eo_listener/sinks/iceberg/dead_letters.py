@@ -1,4 +1,4 @@
-"""The dead letters of an Iceberg table, in a table of their own.
+"""The dead letters of an Iceberg table, in a separate table.
 
 One commit cannot change two tables. So the sink first writes the letters of a batch to a branch of
 their table, which nobody reads; the commit that publishes the batch names that branch, next to the
@@ -197,7 +197,7 @@ class DeadLetterTables:
         raise RetriableSinkError(
             f"{name.label}: other commits came first while dead letters were being published",
             cause="other programs write to the table, or compact it, at the same time",
-            fix="Nothing to do: it is retried",
+            fix="Nothing to do: the sink retries this",
         )
 
     def _is_published(
@@ -251,7 +251,7 @@ class DeadLetterTables:
         return table
 
     def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Return the object that finds the ledgers of the table `name`; reuse the last one."""
+        """Return the object that finds the ledgers of the table `name`; create it only once."""
         ledgers = self._ledgers_of.get(name.key)
         if ledgers is None:
             label = name.label
@@ -264,9 +264,9 @@ class DeadLetterTables:
         if self._accept_expired:
             return
         raise SinkError(
-            f"{self._label}: the dead letters of its last batch are not in {letters.table}, and "
-            f"branch {letters.branch} with them is gone",
-            cause="the table of dead letters was dropped, replaced or rolled back, or that branch "
+            f"{self._label}: the dead letters of the last batch are not in {letters.table}, and "
+            f"their branch {letters.branch} is gone",
+            cause="the dead-letter table was dropped, replaced or rolled back, or that branch "
             "was dropped",
             fix='To continue without them, pass on_expired="accept" for one start',
         )
@@ -303,7 +303,7 @@ class Sifted:
 
 @contextmanager
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
-    """Compute the rows of `frame` once, and separate those to write from those to refuse.
+    """Compute the rows of `frame` once, and separate the rows to write from the rows to refuse.
 
     Each of `reasons` is a column that is null unless it is a reason to refuse the row. Since Spark
     computes the rows once, each row is either written or refused, even if the transform is not
@@ -347,7 +347,7 @@ def flaws(
     """Return the reasons why a table with this schema would refuse the `columns` of a row.
 
     A reason is a null in a key, in the version, or in a required column, or a number that the
-    table's column cannot hold. Only key and version count in a row that deletes the table's row.
+    table's column cannot hold. In a row that deletes the table's row, only key and version count.
     """
     version = [] if target.version_column is None else [target.version_column]
     reasons = [

@@ -28,7 +28,7 @@ _REFUSED: Final = (
 )
 _ANSWERED: Final = ("BadRequestException", "ValidationException", "IllegalArgumentException")
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id is behind")
-"""Texts in the error of a commit whose base metadata another commit had made outdated.
+"""Texts in the error of a commit whose base metadata was out of date after another commit.
 
 A server of Iceberg's REST catalog up to 1.10 reports such a commit as a malformed request
 (apache/iceberg#15001).
@@ -53,7 +53,7 @@ _NULL: Final = (
     "Null value appeared in non-nullable field",  # of Spark 3.5
 )
 _ANOTHER: Final = "Table UUID does not match"
-"""Iceberg's error on refreshing a table whose name another table has now."""
+"""Iceberg's error on refreshing a table whose name now belongs to another table."""
 _SHOWN: Final = 300
 """How many characters of an exception's text an error of eo_listener shows."""
 
@@ -72,21 +72,21 @@ def is_temporary(error: ThrownError) -> bool:
 def refused_alone(error: ThrownError, label: str) -> SinkError:
     """Return the error for a refused commit, if no other commit was the cause.
 
-    A retry would be refused again, so the error is final. But if clocks that differ caused the
-    refusal, the error is retriable.
+    The catalog would refuse a retry too, so the error is final. Only if the refusal comes from a
+    difference between clocks, the error is retriable.
     """
     if is_of_clock(error):
         return _of_clock(error, label)
     return SinkError(
         f"{label} refuses the commit of a batch ({in_short(error)})",
-        cause="no other program has changed the table in the meantime, so it would be refused "
+        cause="no other program has changed the table in the meantime, so a retry would be refused "
         "again",
         fix="Read the whole error in Spark's log; nothing was written",
     )
 
 
 def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
-    """Return the error for a failure before the batch was published: no row of it was written."""
+    """Return the error for a failure before the batch was published: no row was written."""
     text = in_short(error)
     if is_of_clock(error):
         return _of_clock(error, label)
@@ -125,7 +125,7 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
     if error.is_any("AnalysisException", "ValidationException", "IllegalArgumentException"):
         return SettingsError(
             f"{label} does not accept these rows ({text})",
-            cause="a column's type or a setting of the table does not fit them",
+            cause="a column's type or a setting of the table does not fit the rows",
             fix="Cast the columns in the transform, or alter the table",
         )
     return SinkError(f"{label}: Iceberg failed ({text})", fix="Read the whole error in Spark's log")
@@ -217,7 +217,7 @@ def table_replaced(label: str, query: str, branch: str) -> SinkError:
 
 
 def table_dropped(label: str, observation: str) -> SinkError:
-    """Return the error for a table that is gone, and its ledger too; `observation` shows that."""
+    """Return the error for a table that is gone with its ledger; `observation` is the evidence."""
     return SinkError(
         f"{label} is no longer the table whose ledger was read ({observation}); nothing was "
         "written",
@@ -228,7 +228,7 @@ def table_dropped(label: str, observation: str) -> SinkError:
 
 
 def overtaken(label: str, batch_id: int) -> RetriableSinkError:
-    """Return the error for a batch that could not be published, as other commits came first."""
+    """Return the error for a batch that could not be published because other commits came first."""
     return RetriableSinkError(
         f"{label}: other commits came first while batch {batch_id} was being written",
         cause="other programs write to the table, or compact it, at the same time",
@@ -239,9 +239,9 @@ def overtaken(label: str, batch_id: int) -> RetriableSinkError:
 def computed_in_vain(
     label: str, batch_id: int, by: str, *, times: int, seconds: float
 ) -> RetriableSinkError:
-    """Return the error for a batch that other commits made out of date `times` times.
+    """Return the error for a batch whose changes other commits made invalid `times` times.
 
-    `by` describes the last of these commits; `seconds` is how long all tries took.
+    `by` describes the last of these commits; `seconds` is the duration of all tries.
     """
     return RetriableSinkError(
         f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "
@@ -249,16 +249,16 @@ def computed_in_vain(
         cause=f"a MERGE or apply= takes {seconds / times:.1f} s to compute, and commits that "
         "may change its result move main more often than that: another MERGE, UPDATE or "
         "DELETE, rows with its keys, or a compaction of the files that it changes",
-        fix="Let the other program pause or commit less often; compact partitions that batches do "
-        "not change (where =>), or compact between two batches: maintain_iceberg(...) in the "
-        "function that foreachBatch calls. The batch is retried",
+        fix="The batch is retried. (1) Let the other program pause or commit less often. (2) "
+        "Compact only partitions that batches do not change (where =>), or compact between two "
+        "batches: maintain_iceberg(...) in the function that foreachBatch calls",
     )
 
 
 def is_conflict(error: ThrownError) -> bool:
-    """Return True if another commit came first; that may be an earlier attempt of this commit."""
-    # A commit that succeeded but was refused conflicts with itself when Iceberg repeats it: nobody
-    # else writes to the branch of a batch.
+    """Return True if another commit came first, possibly an earlier attempt of this commit."""
+    # If Iceberg repeats a commit that succeeded without confirmation, the commit conflicts with
+    # itself: nobody else writes to the branch of a batch.
     itself = error.is_any("ValidationException") and error.says("conflicting")
     named = error.is_any("CommitFailedException", "CommitStateUnknownException")
     return itself or named or _is_overtaken(error)

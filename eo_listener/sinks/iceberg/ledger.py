@@ -7,8 +7,8 @@ of the query.
 The batch's branch keeps the snapshot with the ledger when other snapshots expire. But an expired
 snapshot between it and main's head breaks the chain. Then one of three things has happened to the
 branch's head: the sink published it; the sink published it and a rollback removed it; the sink
-never published it. Older metadata of the table still have the parents of expired snapshots, and
-prove which of these happened. If the older metadata were deleted too, sequence numbers help: they
+never published it. Older metadata of the table still has the parents of expired snapshots, and
+proves which of these happened. If the older metadata was deleted too, sequence numbers help: they
 grow along a chain, so a branch head that is newer than the oldest snapshot known to be in main
 cannot be an ancestor of that snapshot. If the branch head is older, its files in main prove that it
 was published; if main has none of its files, nobody can tell.
@@ -57,7 +57,7 @@ class Published:
 class PublishedLedgers:
     """Finds the ledgers in a table's snapshots.
 
-    It keeps the snapshots that the previous search read, since snapshots never change.
+    The class keeps the snapshots that the previous search read, since snapshots never change.
     `has_files_of(snapshot)` returns True if main still has files that this snapshot added.
     """
 
@@ -111,7 +111,7 @@ class PublishedLedgers:
     def moved_by(
         self, table: Snapshots, key: str, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads in the table, of any query, that the query id `query_id` has moved last.
+        """Return all heads in the table, of any query, whose last move was by `query_id`.
 
         `key` is the sink's key. A ledger is included unless something proves that it is not valid.
         Raises SinkError.
@@ -154,7 +154,10 @@ class PublishedLedgers:
         return None if snapshot is None else snapshot.letters
 
     def leads_to(self, table: Snapshots, branch: str) -> bool:
-        """Return True if main can be fast-forwarded to `branch`, or expired snapshots hide that."""
+        """Return True if main can be fast-forwarded to `branch`, or if that is unknown.
+
+        It is unknown if snapshots between them have expired.
+        """
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]
         while at is not None and at != table.main:
@@ -191,8 +194,8 @@ class PublishedLedgers:
     ) -> Snapshot | None:
         """Read one snapshot; return None if it has expired.
 
-        `child` is a snapshot that was made from it. With `child`, the method also reads the table's
-        metadata of that time, which still have an expired snapshot. Raises SinkError.
+        `child` is a snapshot that was made from this one. With `child`, the method also reads the
+        table's metadata of that time, which still has an expired snapshot. Raises SinkError.
         """
         if snapshot_id in self._snapshots_before:
             self._snapshots[snapshot_id] = self._snapshots_before[snapshot_id]
@@ -216,7 +219,7 @@ class PublishedLedgers:
     def _chain(self, table: Snapshots, heads: Mapping[str, Snapshot]) -> Iterator[Snapshot]:
         """Yield the snapshots from main's head back, until one is missing.
 
-        Also yield expired snapshots, if one of `heads` may be an ancestor of them.
+        Also yield expired snapshots that may have one of `heads` as an ancestor.
         """
         at, child = table.main, None
         while at is not None and (snapshot := self.read(table, at, child=child)) is not None:
@@ -237,11 +240,11 @@ class PublishedLedgers:
     def _once_main(
         self, table: Snapshots, ledger: LedgerText, heads: Mapping[str, Snapshot]
     ) -> Mapping[str, Snapshot]:
-        """Return those of the query's branches to which main may once have been moved.
+        """Return the branches of the query to which main may once have been moved.
 
-        A dead driver may have left a branch with its next, unpublished batch. Such a branch is
-        recognised as long as the ledger's own branch exists, but another program may have dropped
-        the latter.
+        A dead driver may have left a branch with its next, unpublished batch. The ledger's own
+        branch makes such a branch recognisable, but another program may have dropped the ledger's
+        branch.
         """
         return {
             name: head
@@ -263,7 +266,8 @@ class PublishedLedgers:
         """Return the branch head that main has before `oldest`, whose parent is unknown."""
         if not _may_be_behind(heads, oldest):
             return None
-        # Format 1 has no sequence numbers: all are 0, and only files can prove it.
+        # Format 1 has no sequence numbers: all are 0, and only files can prove that main has the
+        # head.
         older = [head for head in heads.values() if head.sequence <= oldest.sequence]
         for head in older:
             if self._has_files_of(head.id):
@@ -296,7 +300,7 @@ class PublishedLedgers:
                     f"{self._label}: main has rows of a batch of {query!r} without their ledger",
                     cause="main was rolled back or fast-forwarded to the middle of the batch "
                     f"that begins with snapshot {snapshot.id}",
-                    fix=f"Roll main back{back}, to before the batch, or fast-forward it to "
+                    fix=f"Roll main back{back}, before the batch, or fast-forward it to "
                     "the branch that has the whole batch",
                 )
 
@@ -344,7 +348,7 @@ class PublishedLedgers:
         self, table: Snapshots, query: str, snapshot: Snapshot, *, is_certain: bool
     ) -> SinkError:
         back = "" if snapshot.parent is None else f" to snapshot {snapshot.parent}"
-        fix = f"Roll main back{back}; fast-forward brings rows back together with their ledger"
+        fix = f"Roll main back{back}. To get rows back, fast-forward: it also restores their ledger"
         if is_certain:
             return SinkError(
                 f"{self._label}: main has rows of a batch of {query!r} without their ledger",
@@ -357,7 +361,8 @@ class PublishedLedgers:
             f"of {query!r} without their ledger",
             cause=f"it was cherry-picked from {snapshot.source}: that snapshot, or one before it, "
             f"has expired, and {_searched(table.search)}",
-            fix=f'If it has none, pass on_expired="accept" to continue. If it has: {fix}',
+            fix='If main has no such rows, pass on_expired="accept" to continue. If main '
+            f"has such rows: {fix}",
         )
 
 
@@ -368,7 +373,7 @@ def _searched(search: MetadataSearch) -> str:
         at = datetime.fromtimestamp(search.back_to / 1000, timezone.utc)
         files += f", back to {at:%Y-%m-%d %H:%M:%S} UTC"
     if search.bounded:
-        return f"{files}, and no more are read"
+        return f"{files}, and the search stopped there"
     if search.deleted is not None:
         return f"{search.deleted.rpartition('/')[2]} of that time was deleted ({files})"
     return f"no older metadata file of the table has it ({files})"
@@ -430,7 +435,7 @@ def _latest(heads: Mapping[str, Snapshot], *, after: int) -> str | None:
 def _replaced(
     first: Snapshot | None, heads: Mapping[str, Snapshot], *, had_ledger: bool
 ) -> str | None:
-    """Return a branch with batches that main had before `first`, its first snapshot; or None.
+    """Return a branch with batches that main had before its first snapshot `first`, or None.
 
     CREATE OR REPLACE TABLE creates main again, but keeps the other branches. A branch with a
     query's first batch does not prove on its own that main ever had that batch.

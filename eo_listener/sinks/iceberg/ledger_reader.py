@@ -1,4 +1,4 @@
-"""Reads the ledgers of an Iceberg table outside a query, with a separate Spark; changes nothing."""
+"""Reads the ledgers of an Iceberg table outside a query, in a separate Spark; changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
-"""Settings that keep Spark from creating a missing JDBC catalog, and from altering its tables."""
+"""Settings that keep Spark from creating or altering the tables of a JDBC catalog."""
 
 
 class IcebergLedgerReader:
@@ -69,7 +69,7 @@ class IcebergLedgerReader:
             raise SettingsError(
                 f"{self.label} has no ledger: no snapshot of main has one",
                 cause="no IcebergSink has written to it yet, it was dropped and recreated, "
-                "main was rolled back to before its first batch, or it is the wrong table",
+                "main was rolled back beyond its first batch, or it is the wrong table",
                 fix="Name the table that was passed to IcebergSink",
             )
         return ledgers

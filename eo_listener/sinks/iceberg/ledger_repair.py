@@ -35,8 +35,8 @@ class IcebergLedgerRepair:
     #: The effect on a batch in progress.
     remarks: Final = (
         (
-            "the branches of the query's batches are dropped: a batch that a driver is writing to "
-            "one of them is not published"
+            "the repair drops the branches of the query's batches: a batch that a driver is "
+            "writing to such a branch is not published"
         ),
     )
 
@@ -64,7 +64,7 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table itself, so it cannot become another table's."""
+        """Check nothing: the ledger is in the table itself, so another table cannot get it."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit of the table."""

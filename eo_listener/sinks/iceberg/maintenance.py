@@ -3,7 +3,7 @@
 Compaction, expiry and the removal of orphan files are procedures of Iceberg
 (https://iceberg.apache.org/docs/latest/spark-procedures/). This module decides which snapshots may
 expire: snapshots between the last batch of a query and the head of main prove that main has this
-batch, so they are kept, no matter how old they are.
+batch, so the module keeps them, no matter how old they are.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SNAPSHOTS: Final = "snapshot_id, parent_id, unix_millis(committed_at)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One run of a procedure: the reason for it, the statement, and its result.
+    """One run of a procedure: its reason, its statement, and its result.
 
     `result` has the columns of the procedure's answer; it is None if the procedure was not run.
-    `retention` is the reason why fewer snapshots expire than requested, if that is so.
+    `retention` is the reason why fewer snapshots expire than requested, or None.
     """
 
     reason: str
@@ -57,7 +57,7 @@ class SnapshotRow(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The time before which snapshots may expire, and the branch, if any, that needs later ones."""
+    """The time before which snapshots may expire, and the branch that needs later ones, or None."""
 
     older_than: datetime
     branch: str | None
@@ -73,11 +73,11 @@ def maintain_iceberg(
 ) -> tuple[MaintenanceStep, ...]:
     """Compact an Iceberg table, expire its snapshots and remove its orphan files, in this order.
 
-    If `execute` is False, the function changes nothing, and the returned steps show what there is
-    to do. Queries may go on writing to the table meanwhile. If `expire_after` or `orphans_after` is
-    None, the function skips that step. `table` is the full name, as IcebergSink takes it. The
-    function uses the active session, or the first session of the process if only that one has the
-    catalog; the session needs Iceberg's SQL extensions.
+    If `execute` is False, the function changes nothing, and the returned steps show the work to do.
+    Queries may write to the table meanwhile. If `expire_after` or `orphans_after` is None, the
+    function skips that step. `table` is the full name, as IcebergSink takes it. The function uses
+    the active session, or the first session of the process if only that session has the catalog;
+    the session needs Iceberg's SQL extensions.
 
     Raises SettingsError, and SinkError if a procedure fails; earlier steps are then done.
     """
@@ -110,7 +110,7 @@ def expiry_limit(
     """Return the time before which snapshots may expire, at most `cutoff`. No I/O.
 
     If the head of a sink's branch is in main, that snapshot has the ledger of a query. Snapshots of
-    main after it must not expire, or nobody could tell that the batch was not rolled back. Raises
+    main after it must not expire, since they prove that the batch was not rolled back. Raises
     KeyError if `snapshots` lack main's head, because they were read before the branches.
     """
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
@@ -168,7 +168,7 @@ class _Work:
         limit = expiry_limit(snapshots, branches, cutoff)
         older = sum(snapshot.committed_at < limit.older_than for snapshot in snapshots)
         retention = limit.branch and (
-            f"snapshots since {_utc(limit.older_than)} are kept: they prove that main has the "
+            f"snapshots since {_utc(limit.older_than)} stay: they prove that main has the "
             f"last batch of the query of branch {limit.branch}. If that query will never run "
             f"again: ALTER TABLE {self._name.sql} DROP BRANCH {limit.branch}"
         )
@@ -237,7 +237,7 @@ def _failing(name: TableName) -> Iterator[None]:
             f"{name.key}: maintenance stopped ({summary})",
             cause="the steps before it are done; this step has changed no rows. An interrupted "
             "expiry can leave files, which are orphan files",
-            fix="Run it again; if other writers came first, at a time with fewer of them",
+            fix="Run the maintenance again; if other writers came first, at a quieter time",
         ) from error
     except JvmError as error:
         raise error.as_kind(SinkError, label=name.key) from error

@@ -18,7 +18,7 @@ def since(
 ) -> tuple[Snapshot, ...] | None:
     """Return the snapshots from `main` back to `base`, without `base`, from newest to oldest.
 
-    Return None if `base` is no known ancestor of `main`: main was rolled back, or a snapshot
+    Return None if `base` is not a known ancestor of `main`: main was rolled back, or a snapshot
     between them has expired.
     """
     snapshots: list[Snapshot] = []

@@ -43,8 +43,8 @@ class TableName:
         if len(parts) < _LEAST:
             raise SettingsError(
                 f"{text!r} does not name the catalog and the namespace",
-                cause="the meaning of a shorter name depends on the session, but the ledger is "
-                "in this very table",
+                cause="a shorter name means different tables in different sessions, but the "
+                "ledger is in one table",
                 fix=f'Write the full name, such as "lake.db.{parts[-1]}"',
             )
         return cls(tuple(parts))
@@ -75,7 +75,7 @@ class TableName:
         return f"{self.sql}.{quoted('branch_' + name)}"
 
     def fast_forward(self, branch: str) -> str:
-        """Return the statement that moves main to `branch`, to undo a rollback that removed it."""
+        """Return the statement that moves main forward to `branch`, which undoes a rollback."""
         table = TableName(self.parts[1:]).key
         return (
             f"CALL {quoted(self.parts[0])}.system.fast_forward"

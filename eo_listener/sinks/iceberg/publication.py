@@ -1,7 +1,7 @@
 """Writes a batch on its own branch and moves main to the branch, in the right order of steps.
 
 The branch begins at the snapshot of main whose ledger the sink has compared with the batch. One
-commit moves main to the branch, and Iceberg refuses the commit if main is elsewhere by then. So no
+commit moves main to the branch, and Iceberg refuses the commit if main has moved by then. So no
 rows and no ledger of another driver can come between the comparison and the commit, no matter what
 the sink writes on the branch and how long that takes.
 """
@@ -45,9 +45,9 @@ from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 
 TRIES: Final = 100
-"""How often in a row other commits may come first before the sink starts the batch over."""
+"""How often in a row other commits may come first before the sink begins the batch again."""
 _COMPUTED: Final = 5
-"""How often the sink computes a batch's changes from the same rows before it starts over."""
+"""How often the sink computes a batch's changes from the same rows before it begins it again."""
 
 _NO_BRANCH: Final = "Cannot use branch (does not exist)"
 
@@ -55,7 +55,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class _ComputedInVainError(Exception):
-    """Other commits have moved main, so the batch's changes may be wrong; the text names them."""
+    """Other commits have moved main, so the batch's changes may be wrong; the text lists them."""
 
 
 class Staged(NamedTuple):
@@ -73,11 +73,11 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes and publishes the batch of one entry in one table; for one try.
+    """Writes and publishes the batch of one entry in one table; use a new object for each try.
 
     `letters` is the place of the batch's dead letters, which is published with the ledger. Before
     `write` writes anything, it calls `settle` with the place of the previous batch's dead letters,
-    so that these are published first.
+    so that those letters are published first.
     """
 
     label: str
@@ -235,7 +235,7 @@ class Publication:
         raise overtaken(self.label, self.entry.batch_id) from refused
 
     def _after_others(self, error: ThrownError, before: str) -> ThrownError:
-        """Return `error`, a refusal, if others have changed the table, so a retry may succeed.
+        """Return the refusal `error` if others have changed the table, so that a retry may succeed.
 
         `before` is the version of the table on which the commit was made. Raises SinkError for any
         other refusal.
@@ -318,7 +318,7 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """Return the summary of the branch's first, empty snapshot; None if none is needed.
+        """Return the summary of the branch's first, empty snapshot; None if the branch needs none.
 
         Without this snapshot, the sink could not detect that the branch was dropped and that
         Iceberg created it again from main.

@@ -48,7 +48,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 _ANY_SCHEMA: Final = "write.spark.accept-any-schema"
 _NAME_LETTERS: Final = (
-    'Name a table for such rows, dead_letters="lake.db.rejected", or filter them out in the '
+    'Name a table for such rows (dead_letters="lake.db.rejected"), or filter them out in the '
     "transform"
 )
 
@@ -62,18 +62,18 @@ class IcebergSink:
     `mode` is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by
     `version_column` if there is one, otherwise by offset). If `delete_when`, an SQL condition on
     the batch's rows, is true for the newest row of a key, the MERGE deletes the row in the table.
-    `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters` of a
-    batch: a number, or a share of its rows as a float. With `apply` your own SQL statements, or a
-    function of (branch, entry), run on the rows instead. The rows are then in the view eo_batch,
-    and `{table}` in a statement stands for the table, which must exist. Otherwise the sink creates
-    a missing table, in format 2, with the columns of the first batch, partitioned by `partition_by`
-    (as in Spark SQL: "days(departed)") and with `properties`; with `create=False` it must exist.
-    Columns that the rows lack become null. With `new_columns` the sink adds columns that the table
-    lacks, otherwise it refuses them. With `on_expired="accept"` the sink uses a ledger even if
-    nothing can show any longer whether a rollback removed its rows. That happens if the snapshots
-    between the batch and main's head have expired, the table's older metadata were deleted, and no
-    file of the batch remains. The catalog must refuse a commit if another commit came first, as
-    catalogs in a database, Hive catalogs and REST catalogs do.
+    `dead_letters` names a table for rows that cannot be written. `max_dead_letters` limits them in
+    each batch: an int is a number of rows, a float a share of the rows. With `apply` your own SQL
+    statements, or a function of (branch, entry), run on the rows instead. The rows are then in the
+    view eo_batch, and `{table}` in a statement stands for the table, which must exist. Otherwise
+    the sink creates a missing table, in format 2, with the columns of the first batch, partitioned
+    by `partition_by` (as in Spark SQL: "days(departed)") and with `properties`; with `create=False`
+    it must exist. Columns that the rows lack become null. With `new_columns` the sink adds columns
+    that the table lacks, otherwise it refuses them. With `on_expired="accept"` the sink uses a
+    ledger even if it can no longer tell whether a rollback removed the ledger's rows. That happens
+    if the snapshots between the batch and main's head have expired, the table's older metadata was
+    deleted, and no file of the batch remains. The catalog must refuse a commit if another commit
+    came first, as catalogs in a database, Hive catalogs and REST catalogs do.
 
     Raises SettingsError for invalid arguments.
     """
@@ -163,7 +163,7 @@ class IcebergSink:
         return published.heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads that `query_id` has moved last, in the ledgers of this table."""
+        """Return the heads in this table's ledgers whose last move was by `query_id`."""
         with translating(self.label):
             table = self._find()
             if table is None:
@@ -230,7 +230,7 @@ class IcebergSink:
                     "the batch is published, but its dead letters are not yet in "
                     f"{letters.table}: {error.problem}",
                     cause=error.cause,
-                    fix="Nothing to do: they are published when the ledger is next read",
+                    fix="Nothing to do: the sink publishes them when it next reads the ledger",
                 ) from error
             fault_point("sink.letters-published")
         return replace(applied, dead_letters=rows.dead)
@@ -328,7 +328,7 @@ class IcebergSink:
         return has_files_of(spark, self._name, self.label, snapshot)
 
     def _report(self, published: Published) -> None:
-        """Log once that a rollback has removed batches from main, and how to undo that.
+        """Log once that a rollback has removed batches from main, and how to undo the rollback.
 
         If the table was replaced, log that instead.
         """

@@ -1,4 +1,4 @@
-"""The parts of a table's snapshots that a sink uses, and what it adds to summaries. No I/O."""
+"""The parts of a table's snapshots that a sink uses, and the sink's keys in summaries. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Snapshot(NamedTuple):
     batch_of: str | None = None
     #: The snapshot from which this one was cherry-picked.
     source: int | None = None
-    #: True if it was written under a WAP id, on no branch.
+    #: True if the snapshot was written under a WAP id, on no branch.
     staged: bool = False
     #: The earlier name of the ledger's query, if this snapshot renamed it.
     renamed_from: str | None = None
@@ -43,9 +43,9 @@ class Snapshot(NamedTuple):
     committed: int = 0
     #: Iceberg's name for the kind of change.
     operation: str | None = None
-    #: The program that wrote it, if it names itself.
+    #: The program that wrote the snapshot, or an empty text if unknown.
     written_by: str = ""
-    #: The place of the batch's dead letters, None if it has none.
+    #: The place of the batch's dead letters, or None if it has none.
     letters: str | None = None
 
     @property
@@ -75,14 +75,14 @@ class Snapshots(Protocol):
         """
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Return True if main was ever at the snapshot, False if not, None if nothing shows it.
+        """Return True if main was ever at the snapshot, False if it never was, None if unknown.
 
         `committed` is the snapshot's time in ms.
         """
 
 
 class Owner(NamedTuple):
-    """The query whose ledger is in a snapshot, if a ledger is in it, and the snapshot's parent."""
+    """The query whose ledger is in a snapshot, or None if it has no ledger, and the parent."""
 
     query: str | None
     parent: int | None

@@ -28,7 +28,7 @@ _AGE: Final = "history.expire.max-ref-age-ms"
 
 
 def describe(plan: TablePlan, spark: LocalSpark) -> IcebergFacts:
-    """Return the facts about the table of `plan`, read with the command's own Spark.
+    """Return the facts about the table of `plan`, read in the command's own Spark session.
 
     If the table cannot be read, the facts have the reason. Raises SettingsError for an invalid
     name.
@@ -73,7 +73,7 @@ def _describe_table(
 
 
 def _expiring(settings: TableSettings) -> list[str]:
-    """Return the sinks' branches that can expire; when a sink makes a branch, it never expires."""
+    """Return the sinks' branches that can expire; a branch never expires as a sink makes it."""
     return [
         name
         for name, age in settings.ages.items()

@@ -39,7 +39,7 @@ def check_statement(text: str) -> None:
         raise SettingsError(
             f"a statement of apply= does not begin with its change to {TABLE}: "
             f"{' '.join(text.split())[:60]!r}",
-            cause=f"{TABLE} stands for the branch of the batch; under its own name the table "
+            cause=f"{TABLE} stands for the branch of the batch. Under its own name the table "
             "would be changed immediately, and again when the batch is repeated",
             fix=f"Write MERGE INTO {TABLE}, INSERT INTO {TABLE}, UPDATE {TABLE} or DELETE "
             f"FROM {TABLE}, each as a separate statement",
@@ -81,10 +81,9 @@ class _Turn(NamedTuple):
 
 
 class Turns:
-    """Lets one thread at a time use a session, since queries may share the session of their frames.
+    """Lets one thread at a time use a session, since the frames of several queries may share one.
 
-    A thread waits at most `longest` seconds while the same batch of another thread holds the
-    session.
+    A thread waits at most `longest` seconds for one batch of another thread to release the session.
     """
 
     def __init__(self, longest: float) -> None:
@@ -162,7 +161,7 @@ class UserSql:
             yield cls(name=name, table=table, rows=rows, target=target, entry=entry)
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the publication adds it
-        """Run the statements or the function; return how many rows these got.
+        """Run the statements or the function; return how many rows are in the view.
 
         Raises the errors of the statements or the function.
         """

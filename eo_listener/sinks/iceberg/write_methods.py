@@ -18,7 +18,7 @@ class RowWriter(Protocol):
     """Writes the rows of one try of a batch on a branch.
 
     If `appends` is True, the writer writes one snapshot, which only adds files and also has the
-    ledger; then the sink need not write the batch again if main has moved.
+    ledger. The sink then need not write the batch again if main has moved.
     """
 
     @property

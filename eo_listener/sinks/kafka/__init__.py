@@ -21,7 +21,7 @@ client can log in to.
   arrives twice, the second time after the abort. So no task may abort.
 - The ledger is a compacted topic on the same cluster; each read of the ledger goes up to the
   topic's current high watermark.
-- `applied` never fences, because another driver may be at work when it is called.
+- `applied` never fences, because another driver may be running when it is called.
 
 Without transactions:
 

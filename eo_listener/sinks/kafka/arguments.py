@@ -50,7 +50,7 @@ def require_options(options: object, topics: Sequence[str]) -> None:
 
 
 def method_of(write_method: object, *, transactions: bool, dead_letters: str | None) -> WriteMethod:
-    """Return the write method to use; None stands for the default. Raises SettingsError."""
+    """Return the write method to use; None means the default. Raises SettingsError."""
     require_one_of("write_method", write_method, (None, "driver", "executors"))
     if write_method == "driver" and not transactions:
         raise SettingsError(
@@ -117,7 +117,7 @@ def topics_of(topic: object, dead_letters: str | None, ledger_topic: str) -> tup
         raise SettingsError(
             f"the topics of the sink ({few(topics)}), its dead_letters ({dead_letters}) and "
             f"its ledger_topic ({ledger_topic}) are not all different",
-            fix="Give each a topic of its own",
+            fix="Give each its own topic",
         )
     return topics
 
@@ -180,7 +180,7 @@ def _refuse_together(group: str | None, dead_letters: str | None) -> None:
         raise SettingsError(
             "dead_letters= cannot be combined with transactions=False",
             cause=f"{_WHY} a batch refused for too many dead letters would leave rows behind",
-            fix="Filter such rows out in the transform, and write them with a sink of their own: "
+            fix="Filter such rows out in the transform, and write them with a second sink: "
             "return [good, bad] for two sinks",
         )
 

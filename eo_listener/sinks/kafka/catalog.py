@@ -1,4 +1,4 @@
-"""The target topics as Kafka describes them, and the checks for changes of these. No I/O."""
+"""The target topics as Kafka describes them, and the checks that they have not changed. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eo_listener.sinks.kafka.errors import Explanation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topic's id as Kafka's own tools print it (None if it has none), and its partition count."""
+    """A topic's id as Kafka's tools print it, or None, and the number of its partitions."""
 
     id: str | None
     partitions: int
@@ -41,7 +41,7 @@ class Targets:
         return cls(topics=described)
 
     def of_rows(self, names: Collection[str]) -> Targets:
-        """Return these targets without any topics but `names`, those to which rows go."""
+        """Return these targets with only the topics `names`, to which rows go."""
         return Targets(topics={name: self.topics[name] for name in names})
 
     @property

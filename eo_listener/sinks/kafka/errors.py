@@ -55,7 +55,7 @@ class Explanation:
 
     label: str
     servers: str
-    #: The client's name in ACLs; None if it is not known here.
+    #: The client's name in ACLs, or None if it is not known here.
     principal: str | None
     transactional_id: str
     #: The topics of the rows, and the topic of the dead letters.
@@ -72,7 +72,7 @@ class Explanation:
     fences: bool = True
 
     def translate(self, error: KafkaError) -> EoListenerError:
-        """Return the error to raise for `error`, after which nothing was written."""
+        """Return the error to raise for `error`; nothing was written."""
         code = error.code
         problem = f"{self.label}: {error.problem}"
         # The cluster refuses a producer that may not write to any topic (KIP-679).
@@ -97,9 +97,9 @@ class Explanation:
                 f"{self.label}: a record is larger than its topic's max.message.bytes",
                 cause="the broker refuses it while the batch is being written"
                 f"{', so that the whole transaction is aborted' if self.fences else ''}",
-                fix=f"Raise max.message.bytes of {few(self.topics)}; or set "
+                fix=f"(1) Raise max.message.bytes of {few(self.topics)}. (2) Or set "
                 "kafka.max.request.size in the sink's options to its current value, so that only "
-                "such a row is refused"
+                "the row that is too large is refused"
                 + (', and can be a dead letter (write_method="driver")' if self.fences else ""),
             )
         if code == NO_STORE:
@@ -134,8 +134,8 @@ class Explanation:
         """Return the error for a commit that was not confirmed."""
         write = "the commit of the transaction" if self.fences else "the ledger's record of a batch"
         return OutcomeUnknownError(
-            f"{self.label}: {write} was not confirmed ({error.code}), so the batch may have been "
-            "written or not",
+            f"{self.label}: {write} was not confirmed ({error.code}), so the batch may or may not "
+            "have been written",
             cause=error.cause,
             fix="Restart the query: a batch that was written is not written twice",
         )

@@ -188,7 +188,8 @@ def task_reports(
 
     Raises SinkError if Spark has planned a different number of tasks.
 
-    If there are no rows, Spark may leave out the shuffle and plan a single task.
+    If there are no rows, Spark may leave out the shuffle and plan a single task; the other reports
+    are then empty.
     """
     if planned == tasks:
         return reports

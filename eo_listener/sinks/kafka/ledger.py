@@ -65,7 +65,7 @@ class BatchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TargetEnds:
-    """The log ends of a target topic's partitions; `id` is the topic's id, None if unknown."""
+    """The log ends of a target topic's partitions; `id` is the topic's id, or None if unknown."""
 
     id: str | None
     ends: Mapping[int, int]
@@ -97,9 +97,9 @@ class BatchRecord:
     remaining: Ranges
     #: The ends of the targets before the first row with this number.
     since: Mapping[str, TargetEnds]
-    #: The number of offsets after these ends, once all rows are written; None if only begun.
+    #: The number of offsets after these ends, once all rows are written; None until then.
     size: int | None = None
-    #: How many of these offsets are rows with this number; None if that is not recorded.
+    #: How many of these offsets are rows with this number, or None if that is not recorded.
     rows: int | None = None
 
     @property
@@ -324,7 +324,7 @@ def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
 
 
 class RecordKey(NamedTuple):
-    """The key of a record with the heads of PER_RECORD partitions of `topic`, `first` and up."""
+    """The key of a record with the heads of PER_RECORD partitions of `topic`, from `first` on."""
 
     sink: str
     query: str
@@ -360,7 +360,7 @@ class LedgerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeadsRecord:
-    """Heads of one source topic, and by name the ids of the topics that got the rows."""
+    """Heads of one source topic, and the ids, by name, of the topics that got the rows."""
 
     heads: Heads
     targets: Mapping[str, str]
@@ -437,7 +437,7 @@ class LedgerRecords:
         return [key for key in self.batches if key[:2] == (sink, query)]
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return all heads, of any sink and query, that the query id `query_id` has moved last.
+        """Return all heads, of any sink and query, whose last move was by the query id `query_id`.
 
         Raises FormatError if a record with this id is unreadable.
         """
@@ -459,7 +459,7 @@ class LedgerRecords:
         return moved_heads
 
     def targets(self, sink: str, query: str) -> dict[str, str]:
-        """Return the ids of the topics that hold the rows recorded in the heads, by name."""
+        """Return the ids, by topic name, of the topics that hold the rows recorded in the heads."""
         topic_ids: dict[str, str] = {}
         for stored in self._records_of(sink, query):
             topic_ids.update(stored.record.targets)
@@ -514,7 +514,7 @@ def records_of_heads(
 
 
 class Decoder:
-    """Decodes the records of a topic at each reading, but each unchanged record only once."""
+    """Decodes the records of each reading of a topic, but an unchanged record only once."""
 
     def __init__(self) -> None:
         self._cache: dict[
@@ -556,7 +556,7 @@ def _decode(
 
 
 def owner(text: bytes) -> LedgerKey | None:
-    """Return the sink and query that a record's key names, in any format; None if it names none."""
+    """Return the sink and query in a record's key of any format, or None if the key lacks them."""
     document = _json(text)
     if not isinstance(document, dict):
         return None
@@ -565,7 +565,7 @@ def owner(text: bytes) -> LedgerKey | None:
 
 
 def _hides_owner(key: bytes) -> bool:
-    """Return True if `key` has another format, from which its sink and query cannot be known."""
+    """Return True if `key` has another format, which does not show its sink and query."""
     document = _json(key)
     return isinstance(document, dict) and document.get("v", FORMAT) != FORMAT and owner(key) is None
 
@@ -582,7 +582,7 @@ def concerns_mover(query_id: str) -> Callable[[bytes, bytes | None], bool]:
 
 
 def refuse_policy(topic: str, policy: str, servers: str) -> None:
-    """Raise SettingsError unless the topic is compacted, and nothing is deleted by age or size."""
+    """Raise SettingsError unless Kafka compacts the topic and deletes nothing by age or size."""
     if policy == "compact":
         return
     raise SettingsError(
@@ -633,5 +633,5 @@ def _foreign(detail: str) -> FormatError:
         f"the ledger's topic holds something other than a ledger of format {FORMAT}: {detail}",
         cause="another program writes to this topic, or a newer release of eo_listener has "
         "written to it",
-        fix="Give the ledger a topic of its own, ledger_topic=, or use that release",
+        fix="Give the ledger its own topic (ledger_topic=), or use that release",
     )

@@ -1,4 +1,4 @@
-"""Reads the ledger in a topic; needs only the right to Read, creates no topic, fences nobody."""
+"""Reads the ledger in a topic; needs only the right to Read, creates no topic and fences nobody."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KafkaLedgerReader:
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Return all ledgers; afterwards `open` names the ledgers whose transactions stay open.
 
-        Changes of such a transaction are not among the heads. Raises SinkLockedError if the
+        The heads do not include the changes of such a transaction. Raises SinkLockedError if the
         transaction hides committed records of other ledgers, and KafkaError if this user has no
         right to read the topic.
         """
@@ -130,7 +130,7 @@ class KafkaLedgerReader:
         )
 
     def _ids(self, names: Collection[str]) -> Mapping[str, str | None] | None:
-        """Return the ids of existing topics; None if this user has no right to describe them."""
+        """Return the ids of existing topics, or None if this user has no right to describe them."""
         if not names:
             return {}
         with closing(Logs(self._properties)) as logs:

@@ -158,8 +158,8 @@ _Plan = Callable[[LedgerRecords, Repair], Iterable[RecordChange]]
 class KafkaLedgerRepair:
     """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
 
-    `java` asks coordinators about transactions; it is None if there is no Java for that, and
-    `no_java` is then the reason. `timeout` limits each request, in seconds.
+    `java` asks coordinators about transactions; it is None if Java cannot be used, and `no_java` is
+    then the reason. `timeout` limits each request, in seconds.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class KafkaLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Warnings: which id the repair takes over, and why it cannot look up transactions."""
+        """The warnings to show: the id to take over, and why transactions cannot be looked up."""
         warnings = []
         if self._fenced is not None:
             warnings.append(
@@ -192,8 +192,8 @@ class KafkaLedgerRepair:
             )
         if self._no_java is not None:
             warnings.append(
-                "cannot tell if a transaction with that id is open; only a moving ledger shows "
-                f"that the query is running: {self._no_java}"
+                "cannot tell if a transaction with that id is open, so only a moving ledger shows "
+                f"that the query is running ({self._no_java})"
             )
         return tuple(warnings)
 
@@ -207,7 +207,7 @@ class KafkaLedgerRepair:
     def users(self, key: LedgerKey) -> tuple[str, ...]:
         """Return signs of a running sink: an open transaction, or a new producer with its id."""
         name = sink_transactional_id(*key)
-        signs = [f"its ledger has a transaction open, {name!r}"] if key in self.reader.open else []
+        signs = [f"its ledger has an open transaction, {name!r}"] if key in self.reader.open else []
         if self._fenced is None:
             self._fenced = name
         if self._java is None:
@@ -230,7 +230,7 @@ class KafkaLedgerRepair:
         return tuple(signs)
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError if the new name is a list of topics without a topic that has rows."""
+        """Raise SettingsError if the new name is a list of topics, and lacks a topic with rows."""
         if rename.new.sink == rename.old.sink:
             return
         records = self._read(rename.old, rename.new)
@@ -336,7 +336,7 @@ class KafkaLedgerRepair:
         if self.reader.open:
             queries = few(f"query {key.query!r} of {key.sink}" for key in self.reader.open)
             raise InUseError(
-                f"a transaction is open in {self.reader.label}, of {queries}",
+                f"a transaction of {queries} is open in {self.reader.label}",
                 cause="the query is running, or its driver was killed in a batch",
                 fix="Stop the query first; see eo-listener txn list",
             )
@@ -371,7 +371,11 @@ class KafkaLedgerRepair:
         is_done: Callable[[LedgerRecords], bool],
         error: KafkaError,
     ) -> bool:
-        """Return True if the transaction was committed; read when no request can change it."""
+        """Return True if the transaction was committed.
+
+        The method fences the repair's producer before it reads, so that no late request can change
+        the result.
+        """
         try:
             if not is_fenced(error):
                 self._take_over(name)
@@ -393,7 +397,7 @@ class KafkaLedgerRepair:
         )
 
     def _topics(self, names: Collection[str]) -> set[str]:
-        """Return those of `names` that are existing topics."""
+        """Return the names in `names` that are existing topics."""
         possible = sorted(name for name in names if _TOPIC.fullmatch(name))
         try:
             return set(self._logs.topics(possible, time.monotonic() + self._timeout))

@@ -65,7 +65,7 @@ class LedgerTopic:
     def moved_by(
         self, query_id: str, explain: Explanation
     ) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads that a query id has moved, except in transactions that stay open."""
+        """Read all heads whose last move was by `query_id`, but not from open transactions."""
         concerns = ledger.concerns_mover(query_id)
         records = self._read(concerns, explain, tolerates_own=True)
         with readable():

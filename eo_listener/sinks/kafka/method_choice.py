@@ -87,7 +87,7 @@ class MethodChoice:
         """
         if self._joined is None:
             transactions = joining(frame, unfenced_properties(self._access.java), UNFENCED)
-            missing_members(transactions, UNFENCED)  # none are needed, but the shim is
+            missing_members(transactions, UNFENCED)  # only the shim is needed
             self._joined = transactions
         return TaskRows(
             frame,
@@ -110,7 +110,7 @@ class MethodChoice:
         return {**self.__dict__, "_joined": None}
 
     def _transactions(self, frame: Any) -> JavaTransactions | None:
-        """Return the client through which tasks join transactions; None if kafka-clients cannot."""
+        """Return the client with which tasks join transactions, or None if kafka-clients cannot."""
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)

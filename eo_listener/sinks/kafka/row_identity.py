@@ -43,7 +43,7 @@ class RowIdentity(NamedTuple):
         Raises FormatError for a record of a newer release, since it may be a row of the batch in
         question.
         """
-        # The last one: rows that were read from such a topic may already have this header.
+        # The last such header: rows that were read from such a topic may already have one.
         text = next((value for name, value in reversed(headers) if name == HEADER), None)
         document = None if text is None else _parsed(text)
         if document is None:

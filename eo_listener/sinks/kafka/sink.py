@@ -50,10 +50,10 @@ class KafkaSink:
     columns of that sink: value, and optionally key, headers, partition and topic. A sink with
     several topics needs the column topic, in which each row names one of them. `name` identifies
     the ledger and the transaction; the default is the names of the topics. `group` is a consumer
-    group whose offsets are committed with each batch; the source must be on the same cluster.
-    `dead_letters` names a topic for rows that cannot be sent, at most `max_dead_letters` of a
-    batch: a number, or a share of its rows as a float. The ledger is in the topic `ledger_topic`,
-    which the sink creates if it does not exist, unless `create` is False.
+    group whose offsets the sink commits with each batch; the source must be on the same cluster.
+    `dead_letters` names a topic for rows that cannot be sent. `max_dead_letters` limits them in
+    each batch: an int is a number of rows, a float a share of the rows. The ledger is in the topic
+    `ledger_topic`, which the sink creates if it does not exist, unless `create` is False.
 
     `write_method="driver"`, the default, sends rows through the driver. With "executors", Spark's
     tasks send them through Spark's own kafka-clients: a Java `kafka.partitioner.class` can then
@@ -74,10 +74,11 @@ class KafkaSink:
 
     Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
     before the batch is complete. Rows are duplicated if a second driver of the query runs, if a
-    suspended driver continues, or if records arrive after the sink has given them up. The next
-    batch detects such rows, and is not written (TargetRecordsError), unless `on_repeated="accept"`.
-    The log and `BatchApplied.unexpected` report records of other producers. The targets must not be
-    compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need transactions.
+    suspended driver continues, or if records arrive after the sink has stopped waiting for them.
+    The next batch detects such rows, and is not written (TargetRecordsError), unless
+    `on_repeated="accept"`. The log and `BatchApplied.unexpected` report records of other producers.
+    The targets must not be compacted. `group`, `dead_letters` and a `kafka.partitioner.class` need
+    transactions.
     """
 
     per_partition = False
@@ -153,7 +154,7 @@ class KafkaSink:
         )
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`. Fences nobody, since another driver may be at work."""
+        """Read the heads of `query`. Fences nobody, since another driver may be running."""
         explain = self._explanation(query)
         try:
             return self._connected().heads.heads(query, explain, fenced=False)
@@ -161,7 +162,7 @@ class KafkaSink:
             raise explain.translate(error) from error
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` has moved last, in the sink's ledger topic."""
+        """Read the heads in the sink's ledger topic whose last move was by `query_id`."""
         explain = self._explanation("")
         try:
             return self._connected().heads.moved_by(query_id, explain)

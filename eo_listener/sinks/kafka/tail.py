@@ -1,7 +1,7 @@
 """Judges the records of a target after the ends that a batch has stored. No I/O.
 
 The identities of existing rows, never their number, decide which rows a replay writes: other
-producers, and a task that was given up, may write between them.
+producers, and a task that the sink no longer waits for, may write between them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka.row_identity import RowIdentity
 
 MAX_TAIL: Final = 5_000_000
-"""The most rows whose identities the driver keeps, at some 320 bytes each: 1.6 GB."""
+"""The most rows whose identities the driver keeps, at about 320 bytes each: 1.6 GB."""
 ACCEPT: Final = 'on_repeated="accept"'
 
 
@@ -152,13 +152,13 @@ def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
         return cause, fix
     if Unexpected.LOST in kinds:
         cause = (
-            "a broker lost what it had acknowledged, Kafka deleted records before they were read "
+            "a broker lost acknowledged records, Kafka deleted records before they were read "
             "back, or somebody truncated the log"
         )
     else:
         cause = (
             "another driver of this query wrote at the same time, or records of a driver or a "
-            "task arrived after it was given up. Without transactions no writer can be fenced"
+            "task arrived late. Without transactions no writer can be fenced"
         )
     return cause, (
         "Make sure that a single driver runs, and correct the target, using the header "

@@ -87,10 +87,11 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """Return for how many seconds a task that must no longer send may still do so.
+    """Return for how many seconds at most the tasks of a failed try may still send.
 
-    The result is at least `timeout`, and otherwise an hour at most. The task may wait for room for
-    a record, and then for the answer to what it has sent.
+    A task may first wait for space in its producer's buffer (max.block.ms), and then for Kafka's
+    answer (delivery.timeout.ms). The result is limited to one hour, but is never less than
+    `timeout`.
     """
     properties = unfenced_properties(java)
     times = properties.get(_BLOCK, _BLOCK_MS), properties.get(_DELIVERY, _DELIVERY_MS)
@@ -141,7 +142,7 @@ class TaskRows:
         return self._identity.names
 
     def absent(self, existing: Places) -> Places:
-        """Return those `existing` identities that no row has; Spark computes the rows for this."""
+        """Return the identities in `existing` that no row has. Has Spark compute the rows."""
         remaining = dict(existing)
         id_frame = identities(self._frame, self.identity)
         with closing(explained(stream(id_frame, self._plan, task_rows=sys.maxsize))) as batches:
@@ -167,8 +168,8 @@ class TaskRows:
             raise SinkError(
                 f"{self._label}: of {len(existing):,} existing rows of this batch {skipped:,} were "
                 f"skipped, but {len(remaining):,} do not belong to it",
-                cause="the transform gives different rows each time",
-                fix="Let it give each row the same values in the columns of id= each time",
+                cause="the transform returns different rows each time",
+                fix="Let it give a row the same values in the columns of id= each time",
             )
         for values in existing.keys() - remaining.keys():
             del existing[values]
@@ -247,8 +248,8 @@ def _twice(label: str, identity: tuple[str, ...], count: int) -> PoisonRowError:
         f"{label}: the batch has two rows with one identity ({count} such rows)",
         cause=f"the columns {', '.join(identity)} are equal in both; after a crash nothing would "
         "show which of them was written. Other rows of the batch may already be written",
-        fix="Drop one of them in the transform: existing rows are then not written again. Or name "
-        'other columns that are unique together, id=("column", ...), and start once with '
+        fix="(1) Drop one of them in the transform: existing rows are not written again. (2) Or "
+        'name other columns that are unique together, id=("column", ...), and start once with '
         'on_repeated="accept": the batch is then written whole, after the existing rows',
     )
 

@@ -92,7 +92,7 @@ class TransactionClient(Protocol):
         ...
 
     def describe(self) -> OpenTransaction | None:
-        """Return the coordinator's answer; None if no other producer may join the transaction."""
+        """Return the coordinator's answer; None if other producers cannot join the transaction."""
         ...
 
     def commit(self) -> None:
@@ -179,7 +179,7 @@ def refuse_changed(
     if described.producer == producer and described.state == ONGOING and not missing:
         return
     raise RetriableSinkError(
-        f"the transaction of {producer} is {described.state} of {described.producer}, and lacks "
+        f"the transaction of {producer} is {described.state}, by {described.producer}, and lacks "
         f"{few(missing) or 'no partition'}",
         cause="another driver took over, the transaction timed out, or a task aborted it",
     )
@@ -187,7 +187,7 @@ def refuse_changed(
 
 @dataclass
 class DeadLetters:
-    """Sends the dead letters of one batch, and counts them; `topic` is None if the sink has none.
+    """Sends the dead letters of one batch, and counts them; `topic` is None if there is no topic.
 
     A letter is JSON. Its `row` is null if the letter would be larger than the client may send.
     """
@@ -267,7 +267,7 @@ class RowWriter(Protocol):
         ...
 
     def describe(self, begun: BegunTransaction, /) -> OpenTransaction | None:
-        """Return the coordinator's answer about the transaction; None if nobody joins it."""
+        """Return the coordinator's answer about the transaction, or None if nobody joins it."""
         ...
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ _NO_EPOCH: Final = ProducerEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTarget:
-    """The target of a batch; `group` is the consumer group whose offsets it commits, if any."""
+    """The target of a batch; `group` is the consumer group whose offsets it commits, or None."""
 
     sink: str
     topics: tuple[str, ...]

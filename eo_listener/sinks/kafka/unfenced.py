@@ -5,8 +5,8 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
 
 1. Read the ledger, and compare it with the heads by which the batch was judged.
 2. If the previous batch is finished, check its targets: if they have as many new offsets as the
-   batch wrote rows, nothing else was written. Otherwise read the new records, and report unexpected
-   ones.
+   batch wrote rows, nothing else was written. Otherwise read the new records, and report the
+   unexpected records.
 3. Store the ends of the targets in the ledger: the batch is begun. If a batch was begun and is not
    finished, its ends stay, because all of its rows are after them.
 4. If the batch had begun before, read the targets from those ends, and leave out each existing row,
@@ -70,7 +70,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class StoredState(NamedTuple):
-    """The ledger of a sink and query; `batch` is the last batch that was begun, if any."""
+    """The ledger of a sink and query; `batch` is the last batch that was begun, or None."""
 
     heads: Mapping[TopicPartition, Head]
     batch: BatchRecord | None
@@ -79,7 +79,7 @@ class StoredState(NamedTuple):
 class UnfencedClient(Protocol):
     """One try to write a batch, with its own producer. Its methods raise RetriableSinkError.
 
-    Whether Kafka answers or not, records that were sent may exist, or may still arrive.
+    Whether or not Kafka answers, records that were sent may exist, or may still arrive.
     """
 
     def read_ledger(self, query: str) -> StoredState:
@@ -98,15 +98,15 @@ class UnfencedClient(Protocol):
         ...
 
     def read_records(self, ranges: Ranges) -> Iterable[TailRecord]:
-        """Yield the records in `ranges`, uncommitted records of transactions included."""
+        """Yield the records in `ranges`, including uncommitted records of transactions."""
         ...
 
     def absent(self, existing: Places) -> Places:
-        """Return those of the `existing` rows that the batch does not have. Writes nothing."""
+        """Return the rows in `existing` that the batch does not have. Writes nothing."""
         ...
 
     def write_rows(self, batch: int, existing: Places) -> int:
-        """Write the rows that are not `existing`; return how many Kafka has acknowledged.
+        """Write the rows that are not in `existing`; return how many rows Kafka has acknowledged.
 
         Removes from `existing` the rows that belong to the batch.
         """
@@ -153,7 +153,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
         findings = check_finished(client, before, logs, facts)
         refuse_unexpected(findings, entry, facts, f"after batch {before.batch_id}")
     elif before is not None and not is_finished_by(before, entry, logs, facts):
-        before = replace(before, remaining={}, size=0)  # given up: this one begins after its rows
+        before = replace(before, remaining={}, size=0)  # this batch begins after its rows
     record = begin(entry, before, logs, facts.identity)
     client.write_begun(record)
     tail, size = Tail(rows={}, findings=Findings()), 0
@@ -363,7 +363,7 @@ def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfence
     elif before.since.keys() - logs.keys():
         reason = f"its rows also went to {few(sorted(before.since))}, which the sink no longer has"
     elif changed:
-        reason = f"{few(changed)} differs from what it read: it was recreated or planned again"
+        reason = f"topic {few(changed)} has a new id: it was recreated or planned again"
     elif unread:
         reason = f"it read {few(f'{tp}' for tp in sorted(unread))}, which the query no longer reads"
     elif before.identity != ORIGIN and before.remaining != moves:
@@ -450,7 +450,7 @@ class UnfencedBatch:
     _sent: int = 0
 
     def write(self) -> Applied:
-        """Write the batch, once. Raises what a sink's `apply` raises."""
+        """Write the batch, once. Raises the errors of `Sink.apply`."""
         explain = self.target.explain
         facts = UnfencedFacts(
             label=explain.label,
@@ -600,7 +600,7 @@ class UnfencedBatch:
             raise SettingsError(
                 f"{self.target.explain.label}: topic {topic} is compacted, which "
                 "transactions=False does not allow",
-                cause="a row that Kafka deleted for a newer one would be written again after a "
-                "crash and count as the newest",
+                cause="a row that Kafka deleted in favour of a newer one would be written again "
+                "after a crash, and count as the newest",
                 fix="Remove transactions=False, or write to a topic that deletes by age",
             )

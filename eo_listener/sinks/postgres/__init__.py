@@ -26,7 +26,7 @@ The transaction:
 COPY:
 
 - The server processes a chunk while the sink makes the next one: the sink sends a whole COPY and
-  reads its answer later. When it waited for each answer at once, that cost a quarter of the time.
+  reads its answer later. Waiting for each answer at once cost a quarter of the time.
   The sink does not keep one COPY open for all rows: the time in which Spark computes would then
   count against statement_timeout.
 - The server idles between two chunks, so a chunk has 40,000 rows. With 10,000 rows the sink was 5
@@ -35,11 +35,11 @@ COPY:
 The choice of the write method (`write_method=`, `atomicity=`), in three steps:
 
 - `write_methods` (pure functions) determines which method the user's arguments and the size of the
-  batch call for. `executor_check` has checked with the first batch whether anything prevents it.
-  `method_choice` asks Spark which partition each task reads.
+  batch call for. `executor_check` has checked with the first batch whether anything prevents that
+  method. `method_choice` asks Spark which partition each task reads.
 - With `atomicity="partition"`, `exactly_once` always judges each partition on its own, so the
-  method may change from batch to batch, and within a batch: if only some partitions are left, the
-  driver fetches only the rows of their tasks (`spark_partition_id()`).
+  method may change from batch to batch, and within a batch: if only some partitions are still to
+  be written, the driver fetches only the rows of their tasks (`spark_partition_id()`).
 
 Tasks on the executors:
 

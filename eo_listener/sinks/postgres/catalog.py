@@ -48,7 +48,7 @@ def qualified_name(link: Connection, schema: str | None, name: str) -> str:
 
 
 def schema_of(link: Connection, table: str | None) -> str | None:
-    """Return the schema in which the search_path finds `table`, or else its first schema.
+    """Return the schema in which the search_path finds `table`, or else the path's first schema.
 
     Return None if no schema of the search_path exists.
     """
@@ -71,7 +71,7 @@ def oid(link: Connection, schema: str | None, name: str) -> int | None:
 
 @contextmanager
 def making(link: Connection) -> Iterator[None]:
-    """Open a transaction in which the caller creates tables; only one session at a time is in it.
+    """Open a transaction in which the caller creates tables; other sessions wait for its end.
 
     IF NOT EXISTS alone fails if two sessions create a table at the same time.
     """
@@ -157,7 +157,7 @@ def columns(link: Connection, schema: str | None, table: str) -> dict[str, Exist
 def check_durable(
     link: Connection, schema: str | None, table: str, not_durable: str | None
 ) -> None:
-    """Raise SettingsError if a crash, or the end of a connection, empties `not_durable`."""
+    """Raise SettingsError if `not_durable` names a table, which then could lose its rows."""
     if not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(

@@ -56,7 +56,7 @@ class Connection(psycopg.Connection[Row]):
     limit: float = 3600.0
     #: Called during a long wait; may raise an error.
     on_stall: Callable[[], None] | None = None
-    #: True while the user's function has the connection, which must not COMMIT or ROLLBACK.
+    #: True while the user's function, which must not COMMIT or ROLLBACK, has the connection.
     sealed: bool = False
     #: True if another connection of the same sink and query that blocks this one is a rival.
     may_end: bool = True
@@ -77,7 +77,7 @@ class Connection(psycopg.Connection[Row]):
         logger.warning(
             "The PostgreSQL connection gets a backend for each transaction: a pooler such as "
             "PgBouncer runs in transaction mode. Batches are still written exactly once, but a "
-            "successor does not end the transaction of a stopped driver; it names the "
+            "new driver does not end the transaction of a stopped driver; an error names the "
             "transaction instead. Use session mode, or connect to the server directly"
         )
 
@@ -134,7 +134,7 @@ class Connection(psycopg.Connection[Row]):
             raise SinkError(
                 f"the function of apply= called {method}(): nothing was written",
                 cause="the transaction must stay open until the sink moves the ledger in it",
-                fix=f"Remove {method}() from it; to give up the batch, raise an error",
+                fix=f"Remove {method}() from it; to abort the batch, raise an error",
             )
 
 
@@ -175,7 +175,7 @@ def limit(link: Connection, access: ConnectionSettings) -> None:
 
 
 def usable(link: Connection | None) -> bool:
-    """Return True if a kept connection may be used; whether it still answers shows only in use."""
+    """Return True if a kept connection seems usable; it may be lost without a sign."""
     return (
         link is not None
         and not link.closed

@@ -73,7 +73,7 @@ class ConnectionSettings:
     def _torn(self) -> bool:
         """Return True if libpq may have read a part of the password as another part of the dsn.
 
-        It takes the first '@', ':' and '/' of a URI as separators.
+        libpq takes the first '@', ':' and '/' of a URI as separators.
         """
         settings = self._settings()
         if "@" in str(settings.get("host") or ""):
@@ -88,7 +88,8 @@ class ConnectionSettings:
         """Return the settings with the dsn as a string; use them at once, since a token may expire.
 
         Raises RetriableSinkError if the function that returns the dsn failed, and SettingsError for
-        an invalid result: neither quotes the function's message or result, which may be a secret.
+        an invalid result: neither error quotes the function's message or result, which may be a
+        secret.
         """
         if isinstance(self.dsn, str):
             return self
@@ -98,7 +99,7 @@ class ConnectionSettings:
             kind = type(error).__name__
             raise RetriableSinkError(
                 f"the function that returns the dsn of PostgresSink raised {kind}",
-                cause="the source of the password or token is unavailable or refuses; the "
+                cause="the source of the password or token is unavailable or refuses it; the "
                 "error's text is not shown, since it may hold a secret",
                 fix="Call the function yourself, on the driver and on an executor, to see "
                 "its error",
@@ -128,7 +129,7 @@ class ConnectionSettings:
     def place(self) -> str:
         """Return the database's address for display: `host:port/database`, without user and secret.
 
-        libpq takes what the dsn leaves out from its service, or else from the environment. If a
+        libpq takes the parts that the dsn lacks from a service, or else from the environment. If a
         function returns the dsn, this method does not call it, and returns the address of the first
         connection.
         """

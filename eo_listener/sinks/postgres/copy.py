@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.dead_letters import DeadLetters
 
 _SLICE: Final = 1 << 20
-"""The bytes that libpq gets at once: its buffer would grow to hold a whole chunk."""
+"""How many bytes libpq gets at once: with a whole chunk, its buffer would grow to that size."""
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 40_000
@@ -62,7 +62,7 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
 def answer(link: Connection) -> int:
     """Wait until the server has processed the COPY, and return the number of rows that it reports.
 
-    Raises psycopg's error if the server refuses it.
+    Raises psycopg's error if the server refuses the COPY.
     """
     return link.wait(_answer(link.pgconn))
 
@@ -179,7 +179,7 @@ class Copier:
     layout: ColumnLayout
     #: Receives the rows that cannot be written.
     dead_letters: DeadLetters
-    #: How many COPYs have a savepoint; None: all. If the server refuses a row in a COPY without
+    #: How many COPYs have a savepoint, None for all. If the server refuses a row in a COPY without
     #: one, the copier raises RefusedLateError.
     savepoints: int | None
     #: How many rows were copied.

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class DeadLetters:
     """Writes dead letters on `link`, in the transaction that is open there.
 
-    `table` is None if the user has named no table. With `staged`, `table` is a staging table of our
-    own, from which the sink later moves the letters into the user's table.
+    `table` is None if the user has named no table. With `staged`, `table` is a staging table, from
+    which the sink later moves the letters into the user's table.
     """
 
     link: Connection

@@ -31,7 +31,7 @@ _VALUES: Final = re.compile(
 )
 """Parts of an error text of class 22 that may be a value: quoted text, and bytes."""
 
-_OF_HOSTS: Final = "connection to server"  # a line of libpq's for each host that it has tried
+_OF_HOSTS: Final = "connection to server"  # libpq writes a line for each host that it has tried
 _RAISED: Final = "exec_stmt_raise"  # the server's own function that runs RAISE of PL/pgSQL
 _POOLED: Final = "not allowed in statement pooling mode"
 _CONFLICT: Final = (errors.SerializationFailure, errors.DeadlockDetected)
@@ -51,7 +51,7 @@ _WRONG: Final = (
     "no such user",
     "no such database",
 )
-"""Parts of libpq's texts, without SQLSTATE, for failed connections that waiting does not cure.
+"""Parts of libpq's texts for failed connections that waiting does not cure; they lack a SQLSTATE.
 
 If a server reports such an error in another language, the error counts as temporary.
 """
@@ -111,7 +111,8 @@ def on_standby(error: psycopg.Error) -> bool:
     """Return True if `error` shows that the server is, or has become, read-only."""
     read_only = errors.ReadOnlySqlTransaction
     return isinstance(error, read_only) or (
-        # A standby refuses BEGIN READ WRITE with it; no other statement of ours gets 0A000 there.
+        # A standby refuses BEGIN READ WRITE with this error; no other statement of ours gets 0A000
+        # there.
         isinstance(error, errors.FeatureNotSupported)
         and error.diag.source_function == "check_transaction_read_only"
     )
@@ -120,25 +121,25 @@ def on_standby(error: psycopg.Error) -> bool:
 def left_out(label: str, wrote: int, sent: int) -> SinkError:
     """Return the error for a table that wrote fewer or more rows than the sink sent."""
     return SinkError(
-        f"{label} accepted {wrote} of {sent} rows: nothing was written",
-        cause="a trigger or rule of the table skips rows or writes others",
+        f"{label} accepted {wrote} of {sent} rows, so nothing was written",
+        cause="a trigger or rule of the table skips rows or writes other rows",
         fix="Drop the trigger or rule, filter such rows in the transform, or write them with "
         "apply=",
     )
 
 
 def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
-    """Return the error to raise for `error`, after which nothing of the transaction was written.
+    """Return the error to raise for `error`; nothing of the transaction was written.
 
-    `doing` completes "while ...". Raise the result with `from None`: the context of `error` may
-    quote rows.
+    `doing` completes the phrase "while ...". Raise the result with `from None`: the context of
+    `error` may quote rows.
     """
     problem = f"{label}: {reason(error, values=False)} (while {doing})"
     if isinstance(error, _CONFLICT):
         return RetriableSinkError(
             problem,
             cause="another transaction changed the same rows at the same time",
-            fix="Find out who else writes to the table, or raise retry_timeout= of exactly_once",
+            fix="Find the other writer of the table, or raise retry_timeout= of exactly_once",
         )
     if isinstance(error, errors.LockNotAvailable):
         return SinkLockedError(problem, cause="another transaction holds a lock", fix=_BUSY)
@@ -154,7 +155,7 @@ def translated(error: psycopg.Error, label: str, doing: str) -> SinkError:
     if lost(error):
         return RetriableSinkError(
             f"{label}: the connection was lost while {doing} ({message_of(error)})",
-            cause="the server went down or restarted, or a successor ended this connection",
+            cause="the server went down or restarted, or a newer driver ended this connection",
             fix="Restart the query when the server is up: it continues from the ledger",
         )
     return SinkError(problem, fix=_FIXES.get(error.sqlstate or ""))

@@ -64,7 +64,7 @@ _PYTHON_ERROR: Final = re.compile(
 
 
 class Obstacle(NamedTuple):
-    """The reason why executors cannot write; `passing` is True if it may be gone the next time."""
+    """The reason why executors cannot write; `passing` is True if a later check may succeed."""
 
     reason: str
     passing: bool = False
@@ -75,10 +75,10 @@ def prove(
 ) -> Proved:
     """Find out what keeps the executors from writing.
 
-    The function checks the executors' modules, the objects that must be sent to them, if they can
-    connect to the server, with as many connections as tasks run at once, and the right to create a
-    table. It runs one short job, which connects from each core. A failure of the job is an obstacle
-    too. Raises psycopg.Error if `link` is lost.
+    The function checks that the executors have the modules, that the objects for them can be sent,
+    that they can connect to the server, with as many connections as tasks run at once, and that the
+    role may create a table. It runs one short job, which connects from each core. A failure of the
+    job is an obstacle too. Raises psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)
@@ -119,7 +119,7 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
 
 
 def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle | None:
-    """Connect from this process; return None if that reaches the driver's server.
+    """Connect from this process; return None if the connection reaches the driver's server.
 
     Otherwise return the obstacle.
     """
@@ -137,7 +137,7 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle |
             f"to {driver[1]!r}"
         )
     return (
-        None if row[2] else Obstacle("with this dsn the executors do not reach the driver's server")
+        None if row[2] else Obstacle("with this dsn executors and driver reach different servers")
     )
 
 

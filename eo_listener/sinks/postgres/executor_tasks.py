@@ -64,7 +64,7 @@ class _Kept(NamedTuple):
 
 
 def borrowed(writer: TransactionWriter) -> AbstractContextManager[Connection]:
-    """Lend the connection that was kept for `writer`, or a new one; keep it after the block.
+    """Lend the kept connection for `writer`, or a new connection; keep it after the block.
 
     Raises SinkError.
     """
@@ -122,13 +122,13 @@ class NoConnectionError(SinkError):
 
     @classmethod
     def from_error(cls, error: SinkError, *, again: bool) -> NoConnectionError:
-        """Make a NoConnectionError from the error that connecting raised."""
+        """Make a NoConnectionError from the error that the attempt to connect raised."""
         refusal = error.as_kind(cls)
         refusal.again = again
         return refusal
 
     def plain(self) -> SinkError:
-        """Return the error that connecting raised, as RetriableSinkError or SinkError."""
+        """Return the error of the attempt to connect, as RetriableSinkError or SinkError."""
         kind = RetriableSinkError if self.again else SinkError
         return self.as_kind(kind)
 
@@ -198,8 +198,8 @@ def _from_json(fields: dict[str, Any]) -> EoListenerError:
 class TaskAttempt:
     """One attempt of a task.
 
-    `number` is Spark's id among the attempts of all tasks; `is_first` is True for the first attempt
-    of this task; `is_last` is True if Spark will give the job up should this attempt fail.
+    `number` is Spark's id of the attempt, unique among all tasks; `is_first` is True for the first
+    attempt of this task; `is_last` is True if Spark aborts the job should this attempt fail.
     """
 
     task: int
@@ -217,9 +217,9 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
     With `at_most`, the function runs one job after another, each with at most that many tasks. A
     task raises temporary errors (a server that restarts, a deadlock, a lost answer to COMMIT), so
-    that Spark repeats only that task. If tasks have failed, the function raises one of their
-    failures, preferably one that a retry does not solve; it raises NoConnectionError if the tasks
-    only lacked a connection, and NotSentError.
+    that Spark repeats only that task. If tasks have failed, the function raises the error of one of
+    them, preferably an error that a retry does not solve; NoConnectionError if the tasks only
+    lacked a connection. It raises NotSentError if `work` cannot be sent to the executors.
     """
     attempts = _attempts(rows)
 
@@ -246,7 +246,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
             "cannot send the data of a task to the executors",
             cause="a function of dsn= or apply= holds an object that cannot be pickled, such "
             "as a client, a connection or a lock",
-            fix="Create that object in the function, each time that it is called",
+            fix="Create that object inside the function, in each call",
         ) from None
     done: list[TaskResult] = []
     passing = (RetriableSinkError, NoConnectionError)
@@ -259,7 +259,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
 
 
 def await_first(batches: Batches) -> Generator[pa.RecordBatch, None, None]:
-    """Wait for a task's first rows, then return all: until then the task needs no connection."""
+    """Wait for a task's first rows, then return all rows: the wait needs no connection."""
     rest = iter(batches)
     first = next(rest, None)
     return (batch for batch in chain([] if first is None else [first], rest))

@@ -144,7 +144,7 @@ class Ledger:
                     run(link, Statement(text))
 
     def _check_all(self, link: Connection, tables: Sequence[Row], *, create: bool) -> bool:
-        """Return True if both tables exist; raise SettingsError if they cannot be used or made."""
+        """Return True if both tables exist, False if they must be created. Raises SettingsError."""
         if len(tables) == len(_GRANTS):
             for name, permanent, granted in tables:
                 self._check(link, name, permanent=permanent, granted=granted)
@@ -201,7 +201,7 @@ class Ledger:
     def moved_by(
         self, link: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads, of any sink and query, that the query id `query_id` has moved last.
+        """Read all heads, of any sink and query, whose last move was by the query id `query_id`.
 
         Reads the ledgers in all schemas that the role may read: a table, and with it its ledger,
         may have moved to another schema.
@@ -210,7 +210,7 @@ class Ledger:
             row[0] for row in run(link, Statement(_LEDGERS, (HEADS, self.schema))).fetchall()
         ]
         heads: dict[LedgerKey, dict[TopicPartition, Head]] = {}
-        for schema in (*schemas, self.schema):  # the own ledger counts if two have one key
+        for schema in (*schemas, self.schema):  # of two ledgers with one key, ours counts
             heads |= moved_heads(run(link, ledger_sql(schema).moved_by(query_id)).fetchall())
         return heads
 
@@ -265,7 +265,7 @@ class Ledger:
         return self._statement(_INSERT, *key, *writer, *_columns(5, missing))
 
     def _change(self, entry: Entry, now: datetime) -> Statement:
-        """Return the UPDATE of the existing heads of `entry`, each only if it is as expected."""
+        """Return the UPDATE of the existing heads of `entry`, each only if it has not changed."""
         existing = (
             (*_place(tp, move), *_was(move.expected))
             for tp, move in entry.moves.items()

@@ -73,7 +73,7 @@ class PostgresLedgerReader:
     """The `LedgerReader` of a PostgreSQL database. It connects when it is first used.
 
     `dsn` is a connection string or URI, and secret. If no `schema` is given, it reads the ledger in
-    the first schema of the search_path that has one, or else in the only schema that has one.
+    the first schema of the search_path that has a ledger, or else in the only schema that has one.
     """
 
     def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
@@ -102,7 +102,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Yield the applied batches of the ledger `key`; fetch some rows at a time."""
+        """Yield the applied batches of the ledger `key`; fetch 10,000 rows at a time."""
         try:
             link = self.connection()
             text, values = self._sql(link).applied_batches(*key)
@@ -115,7 +115,7 @@ class PostgresLedgerReader:
             raise self._translated(error) from error
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Yield the source offset of each row of a sink's table; fetch some rows at a time."""
+        """Yield the source offset of each row of a sink's table; fetch 10,000 rows at a time."""
         try:
             yield from row_origins(self.connection(), sink, columns)
         except errors.InsufficientPrivilege as error:

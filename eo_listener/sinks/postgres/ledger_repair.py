@@ -127,7 +127,7 @@ class PostgresLedgerRepair:
             commit(link, self.reader.label, link.limit)
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
-                f"{self.reader.label}: COMMIT was not answered, so the ledger may or may not "
+                f"{self.reader.label}: no answer to COMMIT came, so the ledger may or may not "
                 "have changed",
                 cause=error.cause,
                 fix="Run eo-listener ledger show to see the ledger, then run the command again",

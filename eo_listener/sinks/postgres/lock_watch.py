@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend that ours waits for; `holds` is True if it waits for no lock itself."""
+    """A backend that another one waits for; `holds` is True if it waits for no lock itself."""
 
     pid: int
     application: str | None
@@ -59,7 +59,7 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockWatch:
-    """Ends a rival that holds a lock, or names a holder that is no rival, after `waited` seconds.
+    """Ends a rival that holds a lock, or names another holder of the lock, after `waited` seconds.
 
     A rival is a connection with the same application_name, thus of the same sink and query, that
     holds the ledger and waits for no lock itself: a zombie or a second driver. The watch ends the
@@ -76,9 +76,9 @@ class LockWatch:
     def check(self, waiting: int, *, may_end: bool) -> None:
         """End the rivals that block the backend `waiting`; raise SinkLockedError for other holders.
 
-        If `may_end` is False, the method ends no rival, which may be another task of this query. If
-        no second connection is available, the method does nothing: perhaps the backend does not
-        wait for a lock, and if it does, the server's own lock_timeout ends the wait.
+        If `may_end` is False, the method ends no rival, since the rival may be another task of this
+        query. If no second connection is available, the method does nothing: perhaps the backend
+        does not wait for a lock, and if it does, the server's own lock_timeout ends the wait.
         """
         try:
             second = self.open_second()

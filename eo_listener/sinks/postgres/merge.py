@@ -1,4 +1,4 @@
-"""Moves the rows of a batch from a staged table into the target, all in SQL.
+"""Moves the rows of a batch from a staging table into the target, all in SQL.
 
 The statement locks keys in their sort order, so that two writers of the same keys wait for each
 other instead of deadlocking.
@@ -49,7 +49,7 @@ class Merge:
         """Move the rows, and refused rows into `dead_letters`; return how many rows were written.
 
         Raises SettingsError if the newest of the rows with the same key cannot be determined, and
-        SinkError if the table did not take some rows.
+        SinkError if the table did not accept some rows.
         """
         try:
             with self.link.transaction():
@@ -166,7 +166,7 @@ class Merge:
         )
 
     def _keep_newest(self) -> None:
-        """Delete all but the newest row of each key; raise SettingsError if none is the newest.
+        """Delete all but the newest row of each key; raise SettingsError if no row is the newest.
 
         A null is equal to nothing, so rows with a null in their key are not duplicates.
         """
@@ -196,7 +196,7 @@ class Merge:
         return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
 
     def _ranks(self, *also: str) -> str:
-        """Return a query for each staged row's ctid, its place in its key, and if it is tied.
+        """Return a query for the ctid of each staged row, its place in its key, and its `eo_tie`.
 
         `also` are further columns of the result.
         """
@@ -220,8 +220,8 @@ class Merge:
         """If the target wrote fewer rows than it got, find out why.
 
         Raises SettingsError if a row is neither older nor newer than the table's row of its key,
-        and SinkError if the table did not take a row. It is no error if the table already has a row
-        of that key that is not older: a trigger may skip the update
+        and SinkError if the table did not accept a row. It is no error if the table already has a
+        row of that key that is not older: a trigger may skip the update
         (suppress_redundant_updates_trigger). The values of the table's row may differ from the
         batch's, since a trigger may change values too.
         """

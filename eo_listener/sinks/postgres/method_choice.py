@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("eo_listener")
 
 _PAUSES: Final = (0.0, 60.0, 300.0)
-"""The seconds before the next try of the executors, after one, two, and more temporary failures."""
+"""The seconds until the next check of the executors, after one, two and more temporary failures."""
 
 _CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked"
 
 
 class ChosenMethod(NamedTuple):
-    """A write method, and the tasks' `ranges` if it writes only some tasks, or each on its own."""
+    """A write method, and the `ranges` of the tasks if the method needs them.
+
+    TASKS needs them, and so does any method for the rest of a batch that is partly written.
+    """
 
     method: WriteMethod
     ranges: Ranges | None
@@ -142,7 +145,8 @@ class MethodChoice:
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
         """Return the offsets of each task, or None if a task does not read one planned partition.
 
-        If only the `rest` of a batch is still to be written, raises SettingsError instead of that.
+        With `rest`, some partitions of the batch are already written: then the method raises
+        SettingsError instead of returning None.
         """
         try:
             ranges = task_ranges(frame)
@@ -155,7 +159,7 @@ class MethodChoice:
             raise SettingsError(
                 f"batch {plan.batch_id} is partly written, and the rest is unknown: {reason}",
                 cause='with atomicity="partition" some of its partitions were written before; '
-                "the transform or the source's options have changed since",
+                "the transform or the source's options have changed since then",
                 fix="Run this batch with the code that it began with, then change the code",
             )
         self._warn_once(label, f"{reason}: such batches are one transaction each")

@@ -66,8 +66,9 @@ class PartitionTask:
     def _writer(self, attempt: TaskAttempt) -> TransactionWriter:
         """Return the writer for an attempt, which can read its rows only once.
 
-        If a row that the server refuses late would end the batch, the writer sets a savepoint for
-        each COPY.
+        If Spark would repeat the task after the first attempt, only the first COPYs of that attempt
+        have a savepoint. In any other attempt, each COPY has one: a row that the server refuses
+        then does not end the batch.
         """
         again = attempt.is_first and not attempt.is_last
         # One task prunes for all: the others would wait for its deletes until its COMMIT.

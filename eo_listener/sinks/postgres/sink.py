@@ -72,18 +72,19 @@ class PostgresSink:
     they do not exist, unless `create` is False. `mode`: "append", or "upsert" with `keys`, which
     keeps the newest row of each key, by `version_column` if you name one, otherwise by offset.
     `apply`: your own SQL statements, or a function of (connection, entry), which run in the
-    transaction on the rows, in the table eo_batch; `table` is then only the sink's name in the
-    ledger. `dead_letters` names a table for rows that cannot be written, at most `max_dead_letters`
-    of a transaction: a number, or a share of its rows as a float.
+    transaction; the batch's rows are in the table eo_batch, and `table` is then only the sink's
+    name in the ledger. `dead_letters` names a table for rows that cannot be written.
+    `max_dead_letters` limits them in each transaction: an int is a number of rows, a float a share
+    of the rows.
 
     `atomicity`: with "batch", a batch is one transaction; with "partition", each of its Kafka
     partitions may be a transaction of its own, in the task that reads it. `write_method`: with
     "driver", rows go through the driver, in tasks of `task_rows` planned rows; with "staging", the
     executors first write them into a staging table (with `logged_staging`, this table survives a
     crash of the server); with "auto", the executors write batches of at least `executor_rows`
-    planned rows (5,000,000 through a staging table, or 200,000 by partition), if a check at the
-    start found that they can. The executors open at most `max_connections` connections at a time.
-    Time-outs are in seconds. Raises SettingsError.
+    planned rows (default: 5,000,000 through a staging table, or 200,000 by partition), if a check
+    at the start found that they can. The executors open at most `max_connections` connections at a
+    time. Time-outs are in seconds. Raises SettingsError.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class PostgresSink:
         return self._ask_ledger(query, self._heads)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` moved last, in all ledgers of the database."""
+        """Read the heads whose last move was by `query_id`, in all ledgers of the database."""
         return self._ask_ledger(
             self._kept.query, lambda link, writer: writer.ledger.moved_by(link, query_id)
         )
@@ -379,7 +380,7 @@ class KeptConnection:
             self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
-        """Wait for the end of the backend whose COMMIT got no answer; end it if it takes long."""
+        """Wait until the backend whose COMMIT got no answer ends; end it after `lock_timeout`."""
         begun, timeout = monotonic(), self.access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_STILL_THERE, self._unknown_commit).fetchone()
@@ -391,7 +392,7 @@ class KeptConnection:
                 raise SinkError(
                     f"{label}: backend {self._unknown_commit.pid} is still committing a batch",
                     cause="the server or a standby that it waits for hangs or is overloaded",
-                    fix="Query pg_stat_activity; restart the query when the backend has ended",
+                    fix="Watch pg_stat_activity, and restart the query when the backend has ended",
                 )
             if waited > timeout:
                 link.execute(_END, self._unknown_commit)

@@ -1,9 +1,9 @@
 """Writes large batches: the executors fill a staging table, and one statement moves its rows.
 
-A staging table belongs to one sink and query and one try at one batch. Each row carries the number
-of the attempt that wrote it, since Spark may run a task twice; the sink moves only the rows of the
-attempts that Spark counts as successful. The sink also checks how many rows it has moved, since a
-crash of the server empties an unlogged table.
+A staging table belongs to one sink and query, and to one attempt to write one batch. Each row
+carries the number of the attempt that wrote it, since Spark may run a task twice; the sink moves
+only the rows of the attempts that Spark counts as successful. The sink also checks how many rows it
+has moved, since a crash of the server empties an unlogged table.
 """
 
 from __future__ import annotations
@@ -251,8 +251,8 @@ class Staging:
         )
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
-        """Drop staging tables; if a stopped task still holds one, a later batch drops that."""
-        # In milliseconds, less than it takes the lock watch to ask who holds the table.
+        """Drop staging tables; if a stopped task still locks a table, a later batch drops it."""
+        # In milliseconds; the lock watch asks only later who holds the table.
         wait = max(1, int(min(1.0, link.stall_timeout) * 500))
         for name in names:
             try:

@@ -73,7 +73,7 @@ two chunks.
 class Rows:
     """The rows of a batch, in the types that `layout` describes.
 
-    Each call of `fetch` fetches them to the driver anew, from the first row on.
+    Each call of `fetch` fetches all rows to the driver again.
     """
 
     frame: DataFrame
@@ -179,7 +179,7 @@ class TransactionWriter:
     ) -> Applied:
         """Write rows that can be read only once, and the ledger entry, in one transaction.
 
-        Spark computes the first of the rows before the transaction begins.
+        The method waits for the first rows before it begins the transaction.
         """
         with closing(batches):
             gathered = chunks(batches, layout)
@@ -292,7 +292,8 @@ def begin(
     If `first` is given, it runs a statement in the transaction, and the function returns its
     answer.
     """
-    # Our lock watch acts first, and names the holder; the server's limit is the second line.
+    # Our lock watch acts first, and names the holder; the server's limit is a second line of
+    # defence.
     limits = (access.statement_timeout, access.lock_timeout + GRACE)
     with link.pipeline():
         link.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -330,7 +331,7 @@ def commit(
     """
     wire = link.pgconn
     unknown = OutcomeUnknownError(
-        f"{label}: the answer to COMMIT was lost, so the batch may have been written or not",
+        f"{label}: the answer to COMMIT was lost, so the batch may or may not have been written",
         cause="the server or the network to it went down",
         fix="Restart the query: a batch that was written is not written twice",
     )

@@ -149,9 +149,9 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
 
 
 def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
-    """Return the type to create, the encoding, the types that fit, and the digits to keep.
+    """Return the type to create, the encoding, the types that fit, and the decimals to keep.
 
-    The digits are None if their number is unknown.
+    The decimals are None if their number is unknown.
     """
     if spark in _SIMPLE:
         made, encoding, fits = _SIMPLE[spark]
@@ -202,7 +202,7 @@ def _nested(column: str, spark: dict[str, Any], existing: Existing | None) -> Co
 
 
 def _check_json(column: str, spark: Any) -> None:
-    """Raise SettingsError for a type that Spark's to_json writes in a form of its own.
+    """Raise SettingsError for a type that Spark's to_json writes in a form known only to Spark.
 
     Such a type may be at any depth of a nested type.
     """
@@ -216,7 +216,7 @@ def _check_json(column: str, spark: Any) -> None:
         raise SettingsError(
             f"column {column!r} has a map with keys of type {name}, which Spark writes to JSON in "
             "a form that cannot be read back",
-            fix=f"Make texts of them in the transform: transform_keys({column}, (k, v) -> ...)",
+            fix=f"Make the keys strings in the transform: transform_keys({column}, (k, v) -> ...)",
         )
     for part in (spark.get("elementType"), spark.get("valueType")):
         _check_json(column, part)
@@ -247,7 +247,7 @@ def _unfit(column: str, spark: str, existing: Existing, reason: str | None = Non
 
 
 def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> DataFrame:
-    """Return `frame`, in which Spark makes texts of the columns that it must encode.
+    """Return `frame` with texts instead of the columns that Spark must encode.
 
     Structs, maps, and arrays of these become JSON, other arrays PostgreSQL's array literals. The
     expressions are Spark SQL texts, since each call into the JVM that builds an expression would

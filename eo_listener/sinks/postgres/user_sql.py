@@ -32,7 +32,7 @@ _KEPT: Final = ("row_factory", "cursor_factory", "server_cursor_factory", "prepa
 
 
 def ending(text: str) -> str | None:
-    """Return the first word of `text` that would begin or end a transaction, or None."""
+    """Return the first word of `text` that begins or ends a transaction, or None if none does."""
     plain = _SILENT.sub(lambda match: " " if match[0][0] in "-/" else "''", text)
     for statement in plain.split(";"):
         words = statement.upper().split()
@@ -79,7 +79,7 @@ def apply_users(link: Connection, target: Target, entry: Entry, label: str) -> N
     if _transaction(link) != before:
         raise SinkError(
             f"{label}: apply= has ended the transaction, so the ledger was not moved",
-            cause="its rows may be kept, and are written again when the batch is repeated",
+            cause="the rows may be committed, and the repeated batch writes them again",
             fix="Remove COMMIT and ROLLBACK from it",
         )
 
@@ -108,7 +108,7 @@ class SealedCursor(psycopg.Cursor[Row]):
             raise SinkError(
                 f"the function of apply= sent {word}: nothing was written",
                 cause="the transaction must stay open until the sink moves the ledger in it",
-                fix=f"Remove {word} from it; to give up the batch, raise an error",
+                fix=f"Remove {word} from it; to abort the batch, raise an error",
             )
 
 

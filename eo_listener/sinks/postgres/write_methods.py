@@ -1,4 +1,4 @@
-"""The methods of writing a batch, and the choice between them; reads and writes nothing."""
+"""The methods of writing a batch, and the choice between them. No I/O."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class WriteMethod(Enum):
 class Choice:
     """The user's choice of write method; executors write batches of at least `rows` planned rows.
 
-    `connections` is how many the executors may open at a time, or None for as many as tasks run.
+    `connections` is the number of connections that the executors may open at a time, or None for as
+    many as tasks run.
     """
 
     write_method: str
@@ -113,7 +114,7 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Return True if each task reads the planned offsets of one partition, and none is left.
+    """Return True if each task reads the planned offsets of one partition, and no others are left.
 
     Return False if there are sources other than Kafka: their head belongs to no task, even in a
     batch in which they have no data.

@@ -25,7 +25,7 @@ SCHEMA: Final = "main"
 class Table:
     """The table into which a batch's rows go first.
 
-    This is the target itself, or a staged table from which `apply=` or an upsert takes the rows.
+    This is the target itself, or a staging table from which `apply=` or an upsert takes the rows.
     """
 
     row_filter: RowFilter
@@ -126,8 +126,8 @@ def _check_types(target: Target, existing: Mapping[str, str], fields: Sequence[p
 def _columns(schema: pa.Schema, row_filter: RowFilter, keys: Sequence[str]) -> str:
     """Return the column list of CREATE TABLE.
 
-    The keys are unique, not a primary key: a single INTEGER PRIMARY KEY would replace null with a
-    number that SQLite chooses.
+    The keys get a UNIQUE constraint, not a primary key: a single INTEGER PRIMARY KEY would replace
+    null with a number that SQLite chooses.
     """
     parts = [
         f"{quoted(name)} {declared(schema.field(name).type)}" + (" NOT NULL" * (name in keys))

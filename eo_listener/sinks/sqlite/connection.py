@@ -47,7 +47,7 @@ class Connection(sqlite3.Connection):
         return cursor
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
-        """Run a statement on a new cursor, made by `cursor`; sqlite3 itself would not call that."""
+        """Run a statement on a cursor from `cursor`: sqlite3's own `execute` does not call that."""
         cursor: sqlite3.Cursor = self.cursor().execute(*args)
         return cursor
 
@@ -106,7 +106,7 @@ class DatabaseFile:
         return self._connection
 
     def translated(self) -> AbstractContextManager[None]:
-        """Raise SinkError for an error of SQLite in the block, after which nothing was written."""
+        """Raise SinkError for an error of SQLite in the block; nothing was written."""
         return translated(self.path, waited=self.busy_timeout)
 
     def close(self) -> None:

@@ -36,9 +36,8 @@ class Holder(NamedTuple):
 def holders(path: Path) -> list[Holder]:
     """Return the other processes of this machine that have the file open, stopped ones first.
 
-    Processes of other users may be missing: their open files are not visible. Of a process's
-    command line only the part up to the first argument is returned, since later arguments may hold
-    secrets.
+    Processes of other users may be missing: their open files are not visible. The result has each
+    command line only up to its first argument, since later arguments may hold secrets.
     """
     names = {f"{path.resolve()}{suffix}" for suffix in _SUFFIXES}
     processes = []
@@ -130,7 +129,7 @@ def check_open(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
     if not connection.in_transaction:
         raise SinkError(
             f"the database ended the transaction itself: {refusal_reason(error).redacted}",
-            fix="Remove ROLLBACK from its constraints and triggers: ABORT is enough",
+            fix="Remove ROLLBACK from the database's constraints and triggers: ABORT is enough",
         ) from None
 
 
@@ -167,7 +166,7 @@ def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[No
 
 
 def explain(error: Failure, path: Path, *, waited: float, reads: bool = False) -> SinkError:
-    """Return the error to raise for SQLite's `error`, after which nothing was written.
+    """Return the error to raise for SQLite's `error`; nothing was written.
 
     `reads` is True if the process only reads the ledger in the file.
     """
@@ -194,9 +193,9 @@ def explain_commit(
 ) -> SinkError:
     """Return the error to raise for a failed COMMIT.
 
-    SQLite notices a full disk before the last page of the transaction is written, and a lock before
-    the first. Any other failure may have come later, during the sync: then SQLite's recovery
-    decides if the batch was written.
+    SQLite notices a full disk before it has written the last page of the transaction, and a lock
+    before it has written the first. Any other failure may have come later, during the sync: then
+    SQLite's recovery decides if the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(
@@ -209,7 +208,7 @@ def explain_commit(
     if rolled_back and (is_busy(error) or "is full" in str(error)):
         return explain(error, path, waited=waited)
     return OutcomeUnknownError(
-        f"{path}: COMMIT failed, so the batch may have been written or not: {error}",
+        f"{path}: COMMIT failed, so the batch may or may not have been written: {error}",
         cause="the disk failed while the transaction was being made durable",
         fix="Check for disk errors in the system's log, then restart the query: the ledger "
         "in the file shows if the batch was written",
@@ -217,7 +216,7 @@ def explain_commit(
 
 
 def lock_error(path: Path, waited: float) -> SinkLockedError:
-    """Return the error for a locked file; it names the lock's holder and how to end that."""
+    """Return the error for a locked file; it names the process with the lock, and how to end it."""
     processes = holders(path)
     if not processes:
         return SinkLockedError(
@@ -235,6 +234,6 @@ def lock_error(path: Path, waited: float) -> SinkLockedError:
         )
     return SinkLockedError(
         f"{path} was locked for {waited:g} s; open in {', '.join(map(str, processes))}",
-        cause="SQLite has one writer at a time, and that writer takes longer",
+        cause="SQLite has one writer at a time, and the current writer takes longer",
         fix=f"Let it finish, wait longer (busy_timeout=), or run kill {first.pid}",
     )

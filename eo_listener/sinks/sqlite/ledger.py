@@ -50,7 +50,7 @@ class Ledger:
             connection.execute(statement)
 
     def applied(self, connection: Connection, query: str) -> dict[TopicPartition, Head]:
-        """Read the heads of `query`; create a missing ledger, in a transaction of its own."""
+        """Read the heads of `query`; create a missing ledger, in a separate transaction."""
         if not columns_of(connection, HEADS):
             connection.execute("BEGIN IMMEDIATE")
             self.make(connection)
@@ -65,7 +65,7 @@ class Ledger:
     def moved_by(
         self, connection: Connection, query_id: str
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Read all heads, of any sink and query, that the query id `query_id` has moved last."""
+        """Read all heads, of any sink and query, whose last move was by the query id `query_id`."""
         return moved_heads(connection.execute(*SQL.moved_by(query_id)))
 
     def move(self, connection: Connection, entry: Entry, *, rows: int) -> bool:

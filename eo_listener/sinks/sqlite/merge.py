@@ -41,8 +41,9 @@ class Upsert:
     """The statements that choose rows in STAGE and write them into the target.
 
     `columns` are the target's columns, with Arrow's types; in STAGE these columns have numbers as
-    names, so that the user's names cannot conflict with ours. `collations` are those of the keys'
-    unique index. `located` is True if the target has topic, partition and offset too.
+    names, so that the user's names cannot conflict with ours. `collations` are the collations of
+    the unique index on the keys. `located` is True if the target has topic, partition and offset
+    too.
     """
 
     target: Target
@@ -62,7 +63,7 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """Return the upsert of `columns` into `table`; `existing` are its columns' declared types.
+        """Return the upsert of `columns` into `table`; `existing` has its columns and their types.
 
         Raises SettingsError if the table would order versions differently from Spark.
         """
@@ -103,7 +104,7 @@ class Upsert:
         return f"{text} WHERE {condition}" if each else text
 
     def unordered(self) -> str:
-        """Return a query that returns one row if some staged rows are tied.
+        """Return a query that returns one row if some staged rows may be tied.
 
         Only then must `choose` compare values.
         """
@@ -114,8 +115,8 @@ class Upsert:
         """Return the query for the staged rows, the newest of each key first.
 
         Before the columns of a staged row, the result has the row's place among the rows with its
-        key; if the row is tied; if the table's row of this key has the same version but comes from
-        a different partition; and the row's topic, partition and offset.
+        key; whether the row is tied; whether the table's row of this key has the same version but
+        comes from a different partition; and the row's topic, partition and offset.
         """
         version = self.target.version_column
         newest = self._newest(self._values if compared else ())

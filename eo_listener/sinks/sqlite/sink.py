@@ -57,7 +57,7 @@ class Writing:
         """Write the rows of `batch`, and yield those that were not written.
 
         Writes no more rows once the caller stops iterating. Raises sqlite3.Error for an error that
-        a single row's values have not caused.
+        does not come from a single row's values.
         """
         batch, marked = self._table.row_filter.sift(batch)
         yield from marked
@@ -115,16 +115,16 @@ class Writing:
 
 
 class SqliteSink:
-    """Writes batches into `table` of the SQLite file `path`, each of them once.
+    """Writes batches into `table` of the SQLite file `path`, each batch once.
 
     `mode`: "append", or "upsert" with `keys`, which keeps the newest row of each key, by
     `version_column` if you name one, otherwise by offset. `apply`: your own SQL statements, one in
     each string, or a function of (connection, entry), which run in the same transaction; they find
     the batch's rows in the temporary table `eo_batch`, and the sink itself does not write to
-    `table`. `dead_letters` names a table for rows that cannot be written, at most
-    `max_dead_letters` of a batch: a number, or a share of its rows as a float. `busy_timeout` is in
-    seconds. With `foreign_keys`, the default, SQLite enforces foreign keys, which it does not do on
-    its own. With `create=False`, the sink creates neither file nor tables.
+    `table`. `dead_letters` names a table for rows that cannot be written. `max_dead_letters` limits
+    them in each batch: an int is a number of rows, a float a share of the rows. `busy_timeout` is
+    in seconds. With `foreign_keys`, the default, SQLite enforces foreign keys, which it does not do
+    on its own. With `create=False`, the sink creates neither file nor tables.
 
     Raises SettingsError for invalid arguments.
     """
@@ -208,7 +208,7 @@ class SqliteSink:
                 raise
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read the heads that `query_id` moved last, in the ledger of this file."""
+        """Read the heads in this file's ledger whose last move was by `query_id`."""
         with self._file.translated():
             return self._ledger.moved_by(self._file.connection(), query_id)
 

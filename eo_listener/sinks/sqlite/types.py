@@ -22,7 +22,7 @@ _AFFINITIES: Final = (  # in this order: a POINT is an INTEGER
 
 
 def declared(kind: pa.DataType) -> str:
-    """Return a type to declare a column with: one that changes no value of `kind`."""
+    """Return a declared type for a column; it changes no value of `kind`."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -33,7 +33,7 @@ def declared(kind: pa.DataType) -> str:
 
 
 def affinity(declaration: str) -> str:
-    """Return the type affinity of a column with this declared type (SQLite's section 3.1)."""
+    """Return the type affinity of a column with this declared type (Datatypes In SQLite, 3.1)."""
     upper = declaration.upper()
     for parts, affinity_name in _AFFINITIES:
         if any(part in upper for part in parts):
@@ -42,9 +42,10 @@ def affinity(declaration: str) -> str:
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
-    """Return True if a column with this declared type keeps what `values` makes of `kind`.
+    """Return True if a column with this declared type keeps the result of `values` for `kind`.
 
-    Dates, timestamps and JSON of nested types stay texts in any column: none reads as a number.
+    Dates, timestamps and JSON of nested types stay texts in any column, since none of them reads as
+    a number.
     """
     kept_as = affinity(declaration)
     if _is_text(kind) or pa.types.is_decimal(kind):
@@ -76,7 +77,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
-    """Return, by row, why SQLite could not keep a value of a column; `key`: it is a key column.
+    """Return, by row, why SQLite could not keep a value of `column`; `key` is True for a key.
 
     NaN would become null, and SQLite does not treat rows with a null key as the same row.
     """

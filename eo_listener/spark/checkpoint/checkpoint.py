@@ -1,4 +1,4 @@
-"""A checkpoint as a whole: its planned and committed batches, and their end offsets."""
+"""Reads a checkpoint as a whole: its planned and committed batches, and their end offsets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets, check_commit, d
 LIMIT = 16 * 2**20  # bytes; a batch of 100,000 partitions takes about 2 MB
 _SMALL = 64 * 2**10
 _TRIES = 30
-# The name of a batch's file is its number alone. Others are temporary files (`.7.<uuid>.tmp`,
-# `7.tmp`), checksums (`.7.crc`) or compactions (`7.compact`), which Spark does not count either.
+# The name of a batch's file is the batch's number. Files with other names are temporary
+# (`.7.<uuid>.tmp`, `7.tmp`), checksums (`.7.crc`) or compactions (`7.compact`), which Spark ignores
+# too.
 _BATCH = re.compile(r"0|[1-9][0-9]{0,17}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -52,7 +53,7 @@ class Durable:
 
 
 class Checkpoint:
-    """Reads one checkpoint; every call reads it again. Only one thread at a time may use it.
+    """Reads one checkpoint; every call reads its files again. Only one thread at a time may use it.
 
     Every method raises StorageError if the storage cannot be reached, and CheckpointError for a
     file that is missing or invalid.
@@ -67,7 +68,7 @@ class Checkpoint:
 
         Raises CheckpointError if the folder holds something else.
         """
-        # A query that is being started has nothing here yet but a temporary file.
+        # When a query starts, its folder at first has only a temporary file.
         names = {name for name in self.location.names() or () if not name.startswith(".")}
         if not names:
             return False
@@ -95,15 +96,15 @@ class Checkpoint:
         )
 
     def plan_id(self, batch: int) -> str:
-        """Return the digest of a batch's plan, which tells it from any other plan of the batch."""
+        """Return a digest of a batch's plan, which differs for every other plan of the batch."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
         """Return the newest batch that has a file in `commits/` and whose offsets can be read.
 
         The method stops after 30 batches that cannot be read: older batches are of no use. Gaps are
-        normal: Spark deletes old batches, and asynchronous progress tracking never writes some. It
-        is normal too that the last planned batch is not committed.
+        normal: Spark deletes old batches, and asynchronous progress tracking never writes some
+        batches. A last planned batch that is not committed is normal too.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -124,7 +125,7 @@ class Checkpoint:
         return Durable(offsets=None, findings=tuple(findings))
 
     def initial(self, source: int | str) -> Offsets | None:
-        """Return the offsets at which a Kafka source began, or None if they are not recorded.
+        """Return the offsets at which a Kafka source began, or None if the checkpoint lacks them.
 
         `source` is the index of the source among the distinct sources, as in a progress event.
         Continuous processing, and sources that are not Kafka, do not record these offsets.
@@ -137,7 +138,10 @@ class Checkpoint:
             raise
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names in a checkpoint's folder, without hidden ones. Raises StorageError."""
+        """Return the names in a folder of the checkpoint, without hidden files.
+
+        Raises StorageError.
+        """
         names = self.location.names(name) or ()
         return tuple(name for name in names if not name.startswith("."))
 
@@ -146,9 +150,10 @@ class Checkpoint:
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
     def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
-        """Raise CheckpointError if a batch lacks sources, since its file was cut between two lines.
+        """Raise CheckpointError if a batch lacks sources, because its file was cut after a line.
 
-        A query's number of sources never changes, unless they have names (Spark 4.2, version 2).
+        The number of a query's sources never changes, unless the sources have names (Spark 4.2,
+        version 2).
         """
         if any(not source.id.isdigit() for source in offsets.sources):
             return
@@ -166,12 +171,12 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return how many sources the query has, according to its folders and another batch."""
+        """Return the number of the query's sources, from its folders and another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]
         if other_batches:
-            # If it cannot be read, it is ignored here, and reported when its turn comes.
+            # An unreadable batch is ignored here, and reported when its turn comes.
             with contextlib.suppress(CheckpointError):
                 expected = max(expected, len(self.offsets(other_batches[-1]).sources))
         return expected
@@ -222,7 +227,7 @@ _CHECKSUM_MARK = b"crc\0"
 
 
 def matches_checksum(content: bytes, checksum: bytes) -> bool:
-    """Return True if `content` matches the checksums, or if their format is not Hadoop's.
+    """Return True if `content` matches `checksum`, or if that does not have Hadoop's format.
 
     Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the size of a chunk as
     four bytes, then the CRC-32 of each chunk.

@@ -1,4 +1,4 @@
-"""The contents of a checkpoint, for display: the position of its query and of each source."""
+"""Reads the contents of a checkpoint, for display: the position of its query and of each source."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContents:
-    """One source of the query: its start, its end, and the end of the batch in doubt.
+    """One source of a query: its first offsets, its end, and the end of the batch in doubt.
 
-    `initial`, `ended` and `planned` are None if no file has them. `kafka` is False if it is not a
-    Kafka source; then `text` is its last offset as text.
+    `initial`, `ended` and `planned` are None if no file has them. If the source is not Kafka,
+    `kafka` is False, and `text` is the last offset as text.
     """
 
     id: str
@@ -35,11 +35,11 @@ class SourceContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointContents:
-    """Everything that a checkpoint shows about its query.
+    """The facts that a checkpoint has about its query.
 
     `batch` is the requested batch, or by default the newest committed batch that can be read, or
-    None. `in_doubt` is the newest planned batch that is not committed: the query writes it again at
-    its next start. `findings` name unusable files.
+    None. `in_doubt` is the newest planned batch if it is not committed: the query writes that batch
+    again at its next start. `findings` name unusable files.
     """
 
     query_id: str | None
@@ -50,12 +50,12 @@ class CheckpointContents:
     findings: tuple[FileFinding, ...]
 
     def done(self, batch: BatchOffsets) -> bool:
-        """Return True if `batch` or a later one is committed: asynchronous progress skips some."""
+        """Return True if `batch`, or a later batch, is committed."""
         return bool(self.batches.committed) and batch.batch <= self.batches.committed[-1]
 
 
 class _Findings:
-    """Keeps the fault of each unusable file, once, so that reading can continue."""
+    """Collects the faults of unusable files, one for each file, so that reading can continue."""
 
     def __init__(self) -> None:
         self.by_file: dict[str, FileFinding] = {}
@@ -89,7 +89,7 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
         shown = checkpoint.offsets(batch)
     newest = batches.planned[-1] if batches.planned else -1
     if batch is None and shown is not None and shown.batch > last:
-        batches = checkpoint.batches()  # a live query has committed it since
+        batches = checkpoint.batches()  # a live query has committed the batch since
         last = batches.committed[-1]
     in_doubt = None
     if batch is None and newest > last:
@@ -112,7 +112,7 @@ def _sources(
     planned: BatchOffsets | None,
     findings: _Findings,
 ) -> tuple[SourceContents, ...]:
-    """Return the sources that `named` lists, each stream once."""
+    """Return the sources of the batch `named`, each stream once."""
     if named is None:
         return ()
     folders = checkpoint.folders("sources")

@@ -1,4 +1,4 @@
-"""The faults that a checkpoint's files can have, and the error that reports one."""
+"""The faults that a checkpoint's files can have, and the error that reports a fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eo_listener.errors import FormatError
 
 
 class FileFindingKind(Enum):
-    """The kind of a fault; the value completes a sentence that begins with the file's name."""
+    """The kind of a fault. Its value completes a sentence that begins with the file's name."""
 
     MISSING = "is missing"
     EMPTY = "is empty"
@@ -37,10 +37,10 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFinding:
-    """One file that cannot be used, and why.
+    """A file that cannot be used, and its fault.
 
-    `file` is its path below the checkpoint, such as `offsets/7`. `detail` describes the fault; it
-    quotes at most a name or a number of the content, which may be anything.
+    `file` is the path below the checkpoint, such as `offsets/7`. `detail` describes the fault. It
+    quotes at most a name or a number from the file, whose content may be anything.
     """
 
     file: str
@@ -57,7 +57,7 @@ class FileFinding:
 
 
 class CheckpointError(FormatError):
-    """A file of a checkpoint cannot be used; `finding` says which file, and why."""
+    """A file of a checkpoint cannot be used; `finding` has the file and its fault."""
 
     def __init__(self, where: str, finding: FileFinding) -> None:
         self.finding = finding
@@ -69,7 +69,7 @@ class CheckpointError(FormatError):
 
 
 class Unreadable(Exception):  # noqa: N818  # not an EoListenerError: a fault in a text
-    """A text has a fault; the code that knows the file of the text makes a FileFinding of it."""
+    """A text has a fault. The code that knows the text's file makes a FileFinding from it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)
@@ -77,5 +77,5 @@ class Unreadable(Exception):  # noqa: N818  # not an EoListenerError: a fault in
         self.detail = detail
 
     def in_file(self, file: str) -> FileFinding:
-        """Return the finding about the file of that name."""
+        """Return the finding for the file `file`."""
         return FileFinding(file=file, kind=self.kind, detail=self.detail)

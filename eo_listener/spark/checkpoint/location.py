@@ -30,7 +30,7 @@ _PACKAGES = {
     "dbfs": "requests",
 }
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)(.*)", re.DOTALL)
-# A password may contain an `@`: it ends at the last `@` before the path. The text after a `?` is
+# A password may contain an `@`, so it ends at the last `@` before the path. The text after a `?` is
 # usually a signature (Azure's SAS, presigned links).
 _SECRET = re.compile(r"(?<=://)[^/\s]*:[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s]+")
@@ -42,7 +42,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Location:
-    """A folder on any file system: a local path, or a URL as Spark or fsspec writes it.
+    """A folder on any file system: a local path, or a URL in the form of Spark or fsspec.
 
     `options` go to fsspec's driver. Raises SettingsError for an invalid URL or options, and
     StorageError if the driver is not installed or does not load. The constructor does not read the
@@ -73,14 +73,14 @@ class Location:
                 fix=f"Run: pip install {package}" if package else "Install it with pip",
             ) from None
         except OSError as error:
-            # Such as a libhdfs or a JVM that is missing: only the text of the error says which.
+            # Such as a missing libhdfs or JVM: only the text of the error names it.
             raise StorageError(
                 f"{self} cannot be opened: the driver for {self._scheme}:// did not load",
                 cause=_reason(error, options),
                 fix="Install what it needs (for hdfs://: libhdfs, a JVM and Hadoop's CLASSPATH)",
             ) from None
         except Exception as error:  # noqa: BLE001  # see the next line
-            # A driver may raise anything for settings that it rejects; its text may quote them.
+            # A driver may raise anything for settings that it rejects, and its text may quote them.
             raise SettingsError(
                 f"{self} cannot be opened ({type(error).__name__})",
                 cause=f"fsspec does not support {self._scheme}:// or these options",
@@ -92,7 +92,7 @@ class Location:
 
     @property
     def key(self) -> str:
-        """A text that is the same for all spellings of one folder."""
+        """A text that is the same for all spellings of the folder."""
         path = str(Path(self._path).resolve()) if self.local else self._path
         return f"{self._scheme}:{path}"
 
@@ -102,7 +102,7 @@ class Location:
         return self._scheme == "file"
 
     def names(self, folder: str = "") -> frozenset[str] | None:
-        """Return the names in a folder, or None if it does not exist. Raises StorageError."""
+        """Return the names in a folder, or None if there is no such folder. Raises StorageError."""
         path = self._below(folder)
         try:
             self._files.invalidate_cache(path)
@@ -111,7 +111,8 @@ class Location:
             return None
         except Exception as error:  # noqa: BLE001  # every driver has errors of its own
             raise self._failed(folder, error) from None
-        # An object store lists the folder's own marker, and a file as the listing of itself.
+        # An object store lists the folder's own marker too, and for a file it lists the file
+        # itself.
         return frozenset(
             name.rstrip("/").rsplit("/", 1)[-1]
             for name in paths
@@ -119,7 +120,7 @@ class Location:
         )
 
     def read(self, file: str, limit: int) -> bytes | None:
-        """Return the first `limit` bytes of a file, or None if it does not exist.
+        """Return the first `limit` bytes of a file, or None if there is no such file.
 
         Raises StorageError.
         """
@@ -148,7 +149,7 @@ class Location:
 
 
 def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
-    """Return the first line of a driver's error, without the secrets of a URL or its options."""
+    """Return the first line of a driver's error, without the secrets in URLs and `options`."""
     lines = str(error).strip().splitlines()
     if not lines:
         return None
@@ -159,7 +160,7 @@ def _reason(error: Exception, options: Mapping[str, Any] = NONE) -> str | None:
 
 
 def shown(text: str) -> str:
-    """Return a URL, or a text with URLs and settings in it, without their secrets."""
+    """Return `text`, which may have URLs and settings, without their secrets."""
     for secret, public in (
         (_SECRET, "***@"),
         (_ORACLE, r"\1***@"),
@@ -171,7 +172,7 @@ def shown(text: str) -> str:
 
 
 def has_scheme(url: str) -> bool:
-    """Return True if `url` names a file system."""
+    """Return True if `url` begins with the scheme of a file system."""
     return _URL.fullmatch(url) is not None
 
 

@@ -1,4 +1,4 @@
-"""Reads the files of a checkpoint strictly: a damaged file raises Unreadable.
+"""Reads the texts of a checkpoint's files strictly: a damaged text raises Unreadable.
 
 Sources: Spark's CommitLog, KafkaSourceInitialOffsetWriter, OffsetSeqLog and OffsetSeqMetadata (3.5
 to 4.2), OffsetMap (4.2, opt-in by `spark.sql.streaming.offsetLog.formatVersion=2`).
@@ -20,7 +20,7 @@ _LONGEST_NUMBER = 20  # a Java long has 19 digits and a sign
 
 
 def decode(text: str) -> Any:
-    """Read one JSON value. Raises Unreadable, also if an object has a name twice."""
+    """Read one JSON value. Raises Unreadable, also if an object has the same name twice."""
     try:
         return json.loads(
             text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse
@@ -49,7 +49,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _LONGEST_NUMBER:  # Python would take quadratic time for very long ones
+    if len(text) > _LONGEST_NUMBER:  # Python would take quadratic time for very long numbers
         raise Unreadable(FileFindingKind.OUT_OF_RANGE, "a number is too long")
     return int(text)
 
@@ -66,10 +66,10 @@ _MAX_OFFSET = 2**63 - 1
 
 
 def parse_offsets(text: str) -> Offsets | None:
-    """Read the offsets of a Kafka source; None for a source of another kind. Raises Unreadable.
+    """Return the offsets of a Kafka source, or None for another source. Raises Unreadable.
 
-    Spark does not record the kind of a source, so only the shape of the text shows it: if a value
-    of the JSON object has numbers as names, the source is Kafka.
+    Spark does not record the kind of a source, so only the form of the text shows the kind: if a
+    value of the JSON object has numbers as names, the source is Kafka.
     """
     value = decode(text)
     if not isinstance(value, dict) or (value and not any(map(_has_numbers, value.values()))):
@@ -113,9 +113,9 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
 def check_version(line: str, *, newest: int, whole: bool) -> int:
-    """Return the format version that `line`, the first line of a file, names. Raises Unreadable.
+    """Return the format version in `line`, the first line of a file. Raises Unreadable.
 
-    `whole` is False if no second line follows: then the file was truncated, and the function raises
+    `whole` is False if no second line follows. Then the file was truncated, and the function raises
     Unreadable.
     """
     match = _VERSION.fullmatch(line)
@@ -142,7 +142,7 @@ def check_commit(text: str) -> None:
 
 
 NEWEST_INITIAL_OFFSETS = 1
-_MARK = b"\0"  # so that a Spark before 2.1.0 fails on it (SPARK-19517)
+_MARK = b"\0"  # so that Spark before 2.1.0 fails on the file (SPARK-19517)
 
 
 def parse_initial_offsets(content: bytes) -> Offsets | None:
@@ -174,8 +174,9 @@ _PLAN_ID = 32  # hexadecimal digits
 class SourceOffsets:
     """The line of one source in `offsets/<batch>`.
 
-    `id` is the number of the line, or in version 2 the id in it. `text` is the JSON of the offset,
-    or None while the source has no offset yet. `offsets` is None for a source that is not Kafka.
+    `id` is the number of the line, or in version 2 the id in the line. `text` is the JSON of the
+    offset, or None if the source has no offset yet. `offsets` is None for a source that is not
+    Kafka.
     """
 
     id: str
@@ -184,7 +185,10 @@ class SourceOffsets:
 
     @classmethod
     def parse(cls, source: str, text: str) -> SourceOffsets:
-        """Read the offset of `source` from `text`, a part of its line. Raises Unreadable."""
+        """Read the offset of `source` from `text`, a part of the source's line.
+
+        Raises Unreadable.
+        """
         if text == _NOTHING:
             return cls(id=source, text=None, offsets=None)
         if not text:
@@ -196,9 +200,9 @@ class SourceOffsets:
 class BatchOffsets:
     """The end offsets of one batch, for every source of the query.
 
-    The sources are in the order of the plan: a stream that the query uses twice may be in them
+    The sources are in the order of the plan: a stream that the query uses twice may be listed
     twice, while a progress event names it once. `metadata` is the second line (watermark, time,
-    settings), empty under continuous processing, which writes none.
+    settings), which is empty under continuous processing.
     """
 
     batch: int
@@ -208,17 +212,17 @@ class BatchOffsets:
 
     @property
     def continuous(self) -> bool:
-        """True if continuous processing wrote the batch; the batch then is an epoch."""
+        """True if continuous processing wrote the batch, which then is an epoch."""
         return not self.metadata
 
     @property
     def planned_at(self) -> int | None:
-        """The time of planning, in milliseconds since 1970, or None if it is not recorded."""
+        """The time when Spark planned the batch, in ms since 1970, or None if the file lacks it."""
         return self._number(_TIMESTAMP)
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the batch, in milliseconds since 1970, or None if it has none."""
+        """The watermark of the batch, in ms since 1970, or None if the batch has no watermark."""
         return self._number(_WATERMARK) or None
 
     def _number(self, name: str) -> int | None:
@@ -240,7 +244,7 @@ class BatchOffsets:
     @classmethod
     def parse(cls, batch: int, text: str) -> BatchOffsets:
         """Read the content of `offsets/<batch>`. Raises Unreadable."""
-        # Spark writes no last line feed, but accepts one that an editor has added.
+        # Spark writes no line feed at the end, but accepts one that an editor has added.
         first, *rest = text.removesuffix("\n").split("\n")
         version = check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
         metadata, *lines = (line.removesuffix("\r") for line in rest)
@@ -255,10 +259,10 @@ class BatchOffsets:
 
 
 def plan_id(text: str) -> str:
-    """Return a digest of `offsets/<batch>`, which differs for each plan of the same batch.
+    """Return a digest of `offsets/<batch>` that differs for each plan of the same batch.
 
     Spark writes the file once, when it plans the batch, with the time of planning in milliseconds.
-    Nothing else in the second line of the file counts. Raises Unreadable.
+    The digest uses nothing else from the file's second line. Raises Unreadable.
     """
     first, *rest = text.removesuffix("\n").split("\n")
     check_version(first, newest=NEWEST_OFFSETS, whole=bool(rest))
@@ -268,7 +272,7 @@ def plan_id(text: str) -> str:
         raise Unreadable(
             FileFindingKind.GARBLED, "it lacks the time at which the batch was planned"
         )
-    # Version 2 keeps the sources in no fixed order.
+    # In version 2 the sources have no fixed order.
     plan = "\n".join([str(planned_at), *sorted(line.removesuffix("\r") for line in lines)])
     return hashlib.sha256(plan.encode()).hexdigest()[:_PLAN_ID]
 

@@ -1,6 +1,7 @@
-"""Reads from a checkpoint the plan of the running batch, if the query cannot be reached.
+"""Reads the plan of the running batch from a checkpoint, if the query itself cannot be asked.
 
-Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before N is done.
+Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before batch N is
+done.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 
 
 class CheckpointPlans:
-    """The `PlanReader` that reads plans from the query's checkpoint, which the user names.
+    """The `PlanReader` that reads the plans from the query's checkpoint, which the user names.
 
-    `run_id` stands for the run, since a checkpoint has neither the run's id nor the query's name. A
+    The plans have `run_id` as the run's id, and no query name, since a checkpoint has neither. A
     query whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and
     ends of Kafka's logs; if it is None, a plan has no starts and ends.
     """
@@ -68,9 +69,9 @@ class CheckpointPlans:
         }
 
     def _check_batch(self, batch_id: int) -> None:
-        """Raise SettingsError if the batch is committed, or if a later batch was planned.
+        """Raise SettingsError if the batch is committed, or if a later batch is planned.
 
-        The sink would take the offsets of such a batch for those of its DataFrame.
+        Otherwise the sink would take the offsets of a wrong batch for those of its DataFrame.
         """
         batches = self._checkpoint.batches()
         newest = batches.planned[-1] if batches.planned else batch_id
@@ -183,7 +184,7 @@ def _first(checkpoint: Checkpoint, index: int, line: SourceOffsets) -> Offsets:
 def distinct_sources(
     planned: BatchOffsets, before: Mapping[str, Offsets], folders: Collection[str]
 ) -> Iterator[tuple[int, SourceOffsets]]:
-    """Yield the lines of a batch, one for each source, with the source's index.
+    """Yield the lines of a batch, one for each source, each with the source's index.
 
     `before` are the offsets of the previous batch, `folders` the names in `sources/`.
     """
@@ -191,7 +192,7 @@ def distinct_sources(
     if len(folders) < len(lines):
         lines = _distinct(lines, before)
     for place, line in enumerate(lines):
-        # In version 1 an id is a place among all lines, in version 2 the source's own id.
+        # In version 1 the id is the line's place among all lines, in version 2 the source's own id.
         named = planned.version > 1 and line.id.isdigit()
         yield int(line.id) if named else place, line
 
@@ -199,7 +200,7 @@ def distinct_sources(
 def _distinct(
     lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
 ) -> tuple[SourceOffsets, ...]:
-    """Return one line for each stream; `lines` has one for each place in the plan that reads it."""
+    """Return one line for each stream; `lines` has one for each use of a stream in the plan."""
     distinct: dict[object, SourceOffsets] = {}
     for line in lines:
         stream = line.id if line.text is None else (line.text, before.get(line.id))

@@ -1,4 +1,4 @@
-"""Raises the same error, JvmError, in whatever way a call into the JVM fails."""
+"""Turns every failure of a call into the JVM into a JvmError."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyspark.errors import PySparkException
 from eo_listener.errors import JvmError
 from eo_listener.spark.jvm.redaction import without_secrets
 
-# py4j reports a JVM that has gone as Py4JNetworkError, as its plain parent, or as the
-# ConnectionRefusedError of the socket, depending on what the connection was doing.
-# pyspark turns some Java exceptions into its own, by their class.
+# If the JVM has ended, py4j raises Py4JNetworkError, its plain parent, or the socket's
+# ConnectionRefusedError, depending on the state of the connection. pyspark turns some Java
+# exceptions, by their class, into its own exceptions.
 FAILURES = (Py4JError, PySparkException, OSError)
 
 
 @contextmanager
 def asking(task: str) -> Iterator[None]:
-    """Raise JvmError for any error of py4j in the block; `task` is an infinitive: "read ..."."""
+    """Raise JvmError for any error of py4j in the block; `task` is an infinitive, "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
@@ -40,12 +40,12 @@ def asking(task: str) -> Iterator[None]:
 
 
 def call(target: Any, method: str) -> Any:
-    """Call a method without arguments; return its answer, or None if `target` lacks the method."""
+    """Call a method without arguments; return its result, or None if `target` lacks the method."""
     try:
         return getattr(target, method)()
     except (Py4JJavaError, Py4JNetworkError):
         raise
-    except Py4JError:  # what py4j raises when it finds no such method
+    except Py4JError:  # py4j finds no such method
         return None
 
 
@@ -67,7 +67,7 @@ _DEPTH: Final = 20  # causes of causes; an exception can be among its own causes
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """A Java exception: its class with all superclasses, and its whole `message`.
+    """A Java exception: its class with all superclasses, and its complete `message`.
 
     `text`, the first line of the message, may quote names, but no value of a row.
     """
@@ -89,7 +89,7 @@ def thrown(error: BaseException) -> tuple[Thrown, ...]:
     """
     chain: list[Thrown] = []
     try:
-        # An attribute of Py4JJavaError, or of an exception that pyspark has made of one.
+        # An attribute of Py4JJavaError, or of an exception that pyspark has made from it.
         exception = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         while exception is not None and len(chain) < _DEPTH:
             chain.append(Thrown(_classes(exception), str(exception.getMessage() or "")))

@@ -1,8 +1,8 @@
-"""Delta Lake in Spark's JVM: a table's location, identity and log files.
+"""Reads a Delta table in Spark's JVM: its location, its identity and its log files.
 
 The module uses only classes of Delta that are the same from 3.3 to 4.1. It reads a commit from the
-commit's file, through Hadoop's file systems, as Spark itself does. If it asked Delta, Delta would
-first build its snapshot again after each commit.
+commit's file, through Hadoop's file systems, as Spark itself does. Delta itself would first build
+its snapshot again after each commit.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment, at which `version` existed, but perhaps a newer version did too.
+    """A table at one moment, when `version` existed, and perhaps a newer version too.
 
-    `settings` has those of the requested table properties that are set.
+    `settings` has the requested table properties, if they are set.
     """
 
     location: str
@@ -49,7 +49,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or another classic session; None if there is none."""
+    """Return this thread's classic session, or else another one, or None if there is none."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
@@ -57,8 +57,8 @@ def session_here() -> SparkSession | None:
 def clone_session(session: SparkSession, settings: Mapping[str, str]) -> Any:
     """Return a Java clone of `session`, with `settings` added.
 
-    The function makes no pyspark session for the clone: if it did, `RDD.toDF` would make all frames
-    of the process in the clone. Raises JvmError.
+    The function makes no pyspark session for the clone: otherwise `RDD.toDF` would create all
+    frames of the process in the clone. Raises JvmError.
     """
     with asking("clone its session"):
         clone = _java(session).cloneSession()
@@ -74,9 +74,9 @@ def application(session: SparkSession) -> str:
 
 
 def log_stores(session: SparkSession) -> dict[str, str]:
-    """Return the LogStores set when the application started, by setting. Raises JvmError."""
+    """Return the application's LogStores, by the setting that names them. Raises JvmError."""
     with asking("read its settings"):
-        settings = session.sparkContext.getConf().getAll()  # Delta ignores those of a session
+        settings = session.sparkContext.getConf().getAll()  # Delta ignores a session's settings
         return {
             name: value
             for name, value in settings
@@ -85,7 +85,7 @@ def log_stores(session: SparkSession) -> dict[str, str]:
 
 
 def current_database(session: SparkSession) -> str:
-    """Return the session's database for tables that are named without one. Raises JvmError."""
+    """Return the session's database for table names without a database. Raises JvmError."""
     with asking("name its current database"):
         return session.catalog.currentDatabase()
 
@@ -111,7 +111,7 @@ def has_extension(session: SparkSession) -> bool:
 
 
 def qualified_location(session: SparkSession, path: str) -> str:
-    """Return `path` with the scheme that Spark gives it. Raises JvmError."""
+    """Return `path` with the scheme that Spark adds to it. Raises JvmError."""
     with asking("find the file system of a table"):
         location = _class(session, _PATH)(path)
         files = location.getFileSystem(_hadoop(session))
@@ -119,7 +119,7 @@ def qualified_location(session: SparkSession, path: str) -> str:
 
 
 def other_files(session: SparkSession, location: str) -> list[str]:
-    """Return the names in a table's folder, without its log's folder. Raises JvmError."""
+    """Return the names in a table's folder, except its log's folder. Raises JvmError."""
     with asking("list the folder of a table"):
         folder = _class(session, _PATH)(location)
         files = folder.getFileSystem(_hadoop(session))
@@ -143,7 +143,7 @@ def location_of(session: SparkSession, name: str) -> str | None:
 
 
 def table_at(session: SparkSession, location: str, settings: Iterable[str]) -> DeltaTable | None:
-    """Return the Delta table at `location`, as its files are now, or None if no table is there.
+    """Return the current Delta table at `location`, or None if there is no table.
 
     Raises JvmError.
     """
@@ -178,7 +178,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
     """Return the table's `txnVersion` of each `txnAppId` that begins with `prefix`.
 
-    The function has Delta build its state, which takes seconds for a large table. Raises JvmError.
+    For this Delta must build its state, which takes seconds for a large table. Raises JvmError.
     """
     with working_in(session), asking("read the application ids of a Delta table"):
         versions = _snapshot(session, location, fresh=False).transactions()
@@ -187,7 +187,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
 
 class DeltaLogFiles:
-    """Reads the files of the log of a Delta table; all methods raise JvmError."""
+    """Reads the files of a Delta table's log. All methods raise JvmError."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):
@@ -197,11 +197,11 @@ class DeltaLogFiles:
             self._files = self._folder.getFileSystem(_hadoop(session))
 
     def settle(self, version: int) -> None:
-        """Have Delta list the files of the log from `version` on, as it does before each write.
+        """Have Delta list the log's files, beginning with `version`, as Delta does before a write.
 
-        A LogStore with a table of its own (S3DynamoDBLogStore) first records a commit in that
-        table. When the LogStore lists the log, it makes the commit's file if the writer could not
-        make it.
+        A LogStore with its own table (S3DynamoDBLogStore) first records a commit in that table. If
+        the writer could not create the commit's file, the LogStore creates the file when it lists
+        the log.
         """
         with working_in(self._session), asking("list the log of a Delta table"):
             log = _class(self._session, _LOGS).forTable(
@@ -210,13 +210,13 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """Return a value that changes if a commit's file is replaced; None if there is no file."""
+        """Return a value that changes if a commit's file is replaced, or None if no file exists."""
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
 
     def lines(self, version: int) -> Iterator[str] | None:
-        """Return the actions of a commit, each as a JSON text, or None if there is no such commit.
+        """Return the actions of a commit, each as a JSON text, or None if there is no commit.
 
         The iterator reads the file only as far as the caller iterates.
         """
@@ -226,7 +226,7 @@ class DeltaLogFiles:
 
     def _status(self, version: int) -> Any | None:
         path = self._path(version)
-        if not self._files.exists(path):  # mostly it does not, and an exception takes longer
+        if not self._files.exists(path):  # usually it does not exist, and an exception takes longer
             return None
         try:
             return self._files.getFileStatus(path)

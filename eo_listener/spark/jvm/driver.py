@@ -1,4 +1,4 @@
-"""A listener's access to the JVM of the driver that this Python process belongs to."""
+"""Gives a listener access to the JVM of its driver."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from eo_listener.spark.jvm.running_query import (
 )
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 
-_KEPT = 1000  # a bound for runs whose end was never reported: each holds a query's plan in the JVM
+_KEPT = 1000  # a limit for runs whose end is never reported: each holds a query's plan in the JVM
 
 
 class LiveQueries:
-    """The `QueryReader` of classic PySpark: asks the query itself, even if that has just ended.
+    """The `QueryReader` of classic PySpark: asks the query itself, even if it has just ended.
 
-    The object holds a query from the query's start, or from the first question about it, until
-    `forget`: Spark releases a query that has ended, and that may be a moment after its start
+    The object holds a query from the query's start, or from the first request about it, until
+    `forget`, because Spark releases a query that has ended, perhaps a moment after its start
     (`availableNow`).
 
-    Only the method `hold` may be called on a thread of Spark.
+    A thread of Spark may call only the method `hold`.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class LiveQueries:
         self._session = session
 
     def hold(self, query: RunningQuery) -> None:
-        """Hold a query; returns at once. Does nothing after `close`."""
+        """Hold a query; return at once. Does nothing after `close`."""
         if self._closed:
             return
         self._queries[query.run_id] = query
@@ -58,7 +58,7 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries, and hold no more: a registered listener may still get events."""
+        """Release all queries, and hold no new ones, as a listener may still get events."""
         self._closed = True
         self._queries.clear()
 
@@ -68,11 +68,11 @@ class LiveQueries:
         return {source.index: source.options for source in source_options(query) if source.kafka}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """Return the mode of the query: how it makes its progress durable. Raises JvmError."""
+        """Return the execution mode of the query. Raises JvmError."""
         return query_mode(self._query(query_id, run_id))
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the durable position, or None while the query restores its checkpoint.
+        """Return the query's durable position, or None while it restores its checkpoint.
 
         Raises JvmError.
         """
@@ -115,7 +115,7 @@ _GRACE = 0.5  # seconds that the JVM's answer may come later than its own time l
 
 
 def drain(session: SparkSession, timeout: float) -> bool:
-    """Wait until Spark has delivered all events sent so far; return True if it has.
+    """Wait until Spark's bus has delivered all events; return True if it has.
 
     Waits at most `timeout` + 0.5 s. The function also returns False, and raises no error, if the
     JVM has gone or no longer answers.
@@ -141,7 +141,7 @@ def drain(session: SparkSession, timeout: float) -> bool:
 def _wait(context: Any, timeout: float, drained: list[bool]) -> None:
     try:
         context.sc().listenerBus().waitUntilEmpty(max(1, int(timeout * 1000)))
-    except FAILURES:  # the time is over, or there is no JVM to ask: not drained, either way
+    except FAILURES:  # the time is over, or there is no JVM
         return
     drained.append(True)
 
@@ -156,7 +156,7 @@ class Driver:
         self._session: SparkSession | None = None
 
     def listener(self, receiver: Receiver) -> Any:
-        """Return the Java listener that classic PySpark registers; one session always has the same.
+        """Return the Java listener for classic PySpark, always the same for one session.
 
         Raises JvmError if there is no session.
         """
@@ -169,36 +169,36 @@ class Driver:
         return self._java_listener
 
     def drain(self, timeout: float) -> bool:
-        """Call the function `drain`, and return its result, or True if there is no listener."""
+        """Call `drain` for the session, and return its result, or True if there is no listener."""
         return self._session is None or drain(self._session, timeout)
 
 
 _WHAT = "read the completed offsets of the query"
 _NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
-_STARTING = ("Initializing", "Starting")  # how the status text of a query begins while it starts
+_STARTING = ("Initializing", "Starting")  # the beginnings of a query's status text while it starts
 
 
 def live_position(query: RunningQuery) -> LivePosition | None:
     """Return the query's durable position, or None while it restores its checkpoint.
 
-    The shim returns it in one call; without the shim, the function asks Spark's objects one by one.
-    Both ways ask the same in the same order; the Java class PositionInspector explains why this
-    order is right. The function takes no lock that the query needs. In asynchronous and continuous
-    mode it lists two folders of the checkpoint and may read one file. Raises JvmError.
+    The shim returns the position in one call; without the shim, the function asks Spark's objects
+    one by one. Both ways ask the same in the same order; the Java class PositionInspector gives the
+    reasons for this order. The function takes no lock that the query needs. In asynchronous and
+    continuous mode it lists two folders of the checkpoint and may read one file. Raises JvmError.
     """
     inspector = query.shim("PositionInspector")
     return by_reflection(query) if inspector is None else by_shim(query, inspector)
 
 
 def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
-    """Return the position from the shim's class: one round trip. Raises JvmError."""
+    """Return the position from the shim's class, in one round trip. Raises JvmError."""
     with asking(_WHAT):
         text = inspector.inspect(query.execution)
     return shim.position(text)
 
 
 def by_reflection(query: RunningQuery) -> LivePosition | None:
-    """Return the position from Spark's objects: some tens of round trips. Raises JvmError."""
+    """Return the position from Spark's objects, in 30 to 70 round trips. Raises JvmError."""
     mode = query_mode(query)
     with asking(_WHAT):
         execution = query.execution
@@ -219,7 +219,7 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
 def _in_memory(query: RunningQuery) -> LivePosition:
     execution = query.execution
     context = call(execution, "getLatestExecutionContext")
-    # Both of one context: the next batch's start would make this batch's end look like its start.
+    # Both from one context: the next batch's start would make this batch's end look like its start.
     start = None if context is None else context.startOffsets()
     batch = query.batch() if context is None else int(context.batchId())
     committed = execution.committedOffsets()
@@ -252,7 +252,7 @@ def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
     names = execution.sourceIdMap().iterator()
     while names.hasNext():
         name = names.next()
-        yield name._2(), named.apply(name._1())  # noqa: SLF001 - what Scala calls the parts of a pair
+        yield name._2(), named.apply(name._1())  # noqa: SLF001 - Scala's names for parts of a pair
 
 
 def _texts(execution: Any, offsets: Any) -> dict[int, str]:

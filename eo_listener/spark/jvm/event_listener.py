@@ -1,7 +1,7 @@
-"""The object that Spark's JVM calls for each event.
+"""The listener object that Spark's JVM calls for each event.
 
 pyspark's own listener rebuilds every event field by field, with about 80 round trips on the thread
-that all listeners share. This object needs a single call, for the event's JSON text.
+that all listeners share. This object needs one call, for the event's JSON text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _RUN: Final = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 
 
 class RunClaims:
-    """Claims each run for this listener, once; does nothing without the shim.
+    """Claims each run for this listener, once. Does nothing without the shim.
 
-    The shim leaves the commits of a claimed run to this listener. When a run has begun, the shim
-    waits a second for the claim. If a run was active before the listener was added, the shim
-    commits its offsets until this listener gets the run's first event.
+    The shim leaves the commits of a claimed run to this listener. When a run begins, the shim waits
+    a second for the claim. If a run was active before the listener was added, the shim commits the
+    run's offsets until this listener gets the run's first event.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -69,10 +69,13 @@ _BEFORE_PROGRESS: Final = '{"progress":'
 
 
 class Receiver(Protocol):
-    """Receives the events, on a thread of Spark: every method must return immediately."""
+    """Receives events on a thread of Spark, so every method must return immediately."""
 
     def started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """Handle a new run, on the query's thread; do no I/O. Its sources do not exist yet."""
+        """Handle a new run on the query's thread, without I/O.
+
+        The run's sources do not exist yet.
+        """
 
     def progressed(self, text: str) -> None:
         """Handle the end of a batch; `text` is the JSON of its StreamingQueryProgress."""
@@ -91,8 +94,8 @@ def wrap(
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 
-    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise
-    nobody could ask a query that ends at once. The listener calls `hold` too on the query's own
+    The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
+    query that ends at once could not be asked. The listener calls `hold`, too, on the query's own
     thread, so `hold` must do no I/O.
 
     The result is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
@@ -114,16 +117,16 @@ def wrap(
 
 
 def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
-    """Keep an exception in Python, and log it once for each method and type.
+    """Keep exceptions of `method` in Python, and log one for each method and type.
 
-    If it reached the JVM, it would become a stack trace in Spark's log for every event, on the
+    In the JVM, an exception would become a stack trace in Spark's log for every event, on the
     thread that all listeners share, and for `onQueryStarted` on the query's thread.
     """
 
     def guarded(callback: _Callback, event: Any) -> None:
         try:
             method(callback, event)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the query must go on: see above
+        except Exception as error:  # noqa: BLE001 - the query must go on after any error: see above
             callback.failed(method.__name__, error)
 
     return guarded
@@ -133,7 +136,7 @@ class _Callback:
     """Implements Spark's PythonStreamingQueryListener."""
 
     class Java:
-        """Tells py4j which Java interface to make a proxy for."""
+        """Tells py4j for which Java interface to make a proxy."""
 
         implements: ClassVar[list[str]] = [
             "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
@@ -181,7 +184,7 @@ class _Callback:
         self._receiver.ended(json.loads(event.json())["runId"])
 
     def failed(self, method: str, error: Exception) -> None:
-        """Log an exception that must not reach the JVM, once for each method and type."""
+        """Log an exception that must not reach the JVM, one for each method and type."""
         kind = (method, type(error))
         if kind not in self._logged:
             self._logged.add(kind)

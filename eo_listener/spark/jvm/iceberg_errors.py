@@ -1,4 +1,4 @@
-"""Turns a Java exception from Iceberg into an error that needs no further call to Java."""
+"""Turns a Java exception from Iceberg into an error that needs no further calls to Java."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ThrownError(Exception):
         super().__init__(self.text)
 
     def is_any(self, *names: str) -> bool:
-        """Return True if a class of the exception or of its causes has one of these names.
+        """Return True if the exception or one of its causes has a class with one of these names.
 
-        The package of a class does not count.
+        The names are compared without the package of the class.
         """
         return any(name.rpartition(".")[2] in names for name in self.classes)
 
@@ -43,7 +43,7 @@ class ThrownError(Exception):
 
 @contextmanager
 def java_errors() -> Iterator[None]:
-    """Raise ThrownError if Java throws an exception in the block, JvmError if the JVM has gone."""
+    """Raise ThrownError if Java throws an exception in the block, JvmError if the JVM has ended."""
     try:
         yield
     except FAILURES as error:

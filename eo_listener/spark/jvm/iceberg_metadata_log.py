@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 FILES: Final = 5000
-"""The most files to read for a search; each has all snapshots that the table had at its time."""
+"""The most files to read in a search. Each has all snapshots that the table had at its time."""
 _SOME: Final = 500
-"""The number of files after which a search logs a line: on an object store they take a minute."""
+"""The number of files after which a search logs a line. On an object store they take a minute."""
 _TOLERANCE: Final = 60_000
-"""The milliseconds by which Iceberg allows a file to be older than the previous file."""
+"""The milliseconds by which a file may be older than the previous file, as Iceberg allows."""
 
 logger = logging.getLogger("eo_listener")
 
@@ -33,25 +33,25 @@ class MetadataLog:
     """Searches the files of the metadata log by time, and reads no more files than needed.
 
     When a snapshot was committed, its parent existed, and so did the snapshot from which it was
-    cherry-picked. So the first file since that commit has these snapshots or, if the commit itself
-    has expired them, the file before it has them. Snapshots never change, so an older file's record
-    of a snapshot is valid. The current metadata name about a hundred older files, and the oldest of
-    these names about a hundred more.
+    cherry-picked. So the first file since that commit has these snapshots, or, if the commit itself
+    has expired them, the file before it. Snapshots never change, so an older file's record of a
+    snapshot is valid. The current metadata file names about a hundred older files, and the oldest
+    of these names about a hundred more.
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
-        """Begin at `metadata`; `read` returns Java's metadata of a file, None if it was deleted."""
+        """Begin at `metadata`; `read` returns Java's metadata of a file, or None if deleted."""
         self._at = self._newest = metadata
         self._read = read
         self._entries: list[tuple[int, str]] = []
         self._whole: bool | None = None
-        """True if the known entries of the log are complete; None before they are first read."""
+        """True if the known entries of the log are complete, None before the first read."""
         self.search = MetadataSearch()
 
     def snapshot(self, snapshot_id: int, *, child: int, committed: int) -> Any:
         """Return Java's snapshot, or None if no remaining file has it. Raises what Java throws.
 
-        `child` is the snapshot that was made from the one to find, and `committed` the time of
+        `child` is a snapshot that was made from the snapshot to find, and `committed` the time of
         `child` in ms.
         """
         for metadata in self._likely(child, committed):
@@ -61,7 +61,7 @@ class MetadataLog:
         return None
 
     def _likely(self, child: int, committed: int) -> Iterator[Any]:
-        """Yield metadata that may have the snapshot that `child` was made from; likeliest first."""
+        """Yield metadata that may have the snapshot before `child`, the likeliest first."""
         yield self._at
         if self._whole is None:
             self._entries = _entries(self._newest)
@@ -88,14 +88,14 @@ class MetadataLog:
     def _place(self, committed: int) -> tuple[int, int]:
         """Return the index of the first file since `committed`, and the latest time to search.
 
-        A file has the time of its last snapshot. If a transaction made several snapshots, that is
-        not the time of each, and then the clocks of other writers count too.
+        A file has the time of its last snapshot. If a transaction made several snapshots, the other
+        snapshots have different times, and then the clocks of other writers matter too.
         """
         times = [time for time, _ in self._entries]
         if committed in times:
             return times.index(committed), committed
         first = next((n for n, time in enumerate(times) if time >= committed), len(times))
-        return first, committed + (_TOLERANCE if first else 0)  # else earlier ones were deleted
+        return first, committed + (_TOLERANCE if first else 0)  # else earlier files were deleted
 
     def _go_back(self) -> Any:
         """Read the oldest known file, which names older files; return None if that fails."""
@@ -106,13 +106,13 @@ class MetadataLog:
         return metadata
 
     def _open(self, time: int, file: str) -> Any:
-        """Return the metadata of a file, or None if it was deleted, or FILES were read."""
+        """Return the metadata of a file, or None if it was deleted or FILES files were read."""
         search = self.search
         if search.files >= FILES:
             self.search = search._replace(bounded=True)
             return None
         metadata = self._read(file)
-        if metadata is None:  # Iceberg deletes the oldest first
+        if metadata is None:  # Iceberg deletes the oldest files first
             places = [n for n, entry in enumerate(self._entries) if entry[1] == file]
             del self._entries[: places[0] + 1 if places else 0]
             self._whole = True
@@ -127,5 +127,5 @@ class MetadataLog:
 
 
 def _entries(metadata: Any) -> list[tuple[int, str]]:
-    """Return the earlier files that `metadata` names: time in ms and path, oldest first."""
+    """Return the earlier files that `metadata` names, as time in ms and path, oldest first."""
     return [(int(entry.timestampMillis()), str(entry.file())) for entry in metadata.previousFiles()]

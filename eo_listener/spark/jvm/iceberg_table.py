@@ -1,4 +1,4 @@
-"""An Iceberg table, through Iceberg's own Java classes in Spark's JVM."""
+"""Reads and changes an Iceberg table through Iceberg's own Java classes in Spark's JVM."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
-"""The age in ms at which a branch expires: never, whatever history.expire.max-ref-age-ms says."""
+"""The age in ms at which a branch expires: never, whatever history.expire.max-ref-age-ms is."""
 _KEPT: Final = 100
 """The number of snapshots of a branch that do not expire while a batch writes it."""
 
 
 class TableSettings(NamedTuple):
-    """The settings of a table. `ages` are the maximum ages of its branches in ms, or None."""
+    """The settings of a table.
+
+    `ages` has the maximum age of each branch in ms, or None if unset.
+    """
 
     location: str
     format: int
@@ -35,14 +38,14 @@ class TableSettings(NamedTuple):
 
 
 class MainMovedError(Exception):
-    """The table has changed since a change to it was planned; the change was not made."""
+    """The table has changed since a commit to it was planned; that commit was not made."""
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """Return a session that has the catalog: this thread's, or else `default`, or any other.
+    """Return a session that has the catalog: this thread's, pyspark's, `default`, or the first.
 
-    If no session has it, the function returns the first of them. Raises JvmError if no session
-    exists.
+    If no session has the catalog, the function returns the first of these sessions. Raises JvmError
+    if no session exists.
     """
     sessions = candidate_sessions(default)
     with asking("find a session"):
@@ -58,7 +61,7 @@ def session(catalog: str, default: Any = None) -> Any:
 
 
 def runtime_jar(spark: Any) -> str | None:
-    """Return the location of Iceberg's classes; empty if unknown, None if the JVM lacks them.
+    """Return the location of Iceberg's classes, "" if unknown, or None if the JVM lacks them.
 
     Raises JvmError.
     """
@@ -71,7 +74,7 @@ def runtime_jar(spark: Any) -> str | None:
 
 
 def release(spark: Any) -> tuple[str, bool]:
-    """Return Iceberg's release, and True if it can fast-forward a branch. Raises JvmError."""
+    """Return Iceberg's release, and if it can fast-forward a branch. Raises JvmError."""
     with asking("read the release of Iceberg"):
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
@@ -81,16 +84,16 @@ def release(spark: Any) -> tuple[str, bool]:
 
 
 def columns_as_sql(frame: Any) -> str:
-    """Return the columns of a DataFrame as CREATE TABLE takes them, all of them nullable."""
+    """Return the columns of a DataFrame for a CREATE TABLE statement, all of them nullable."""
     with asking("describe the columns of a batch"):
         return str(frame._jdf.schema().asNullable().toDDL())  # noqa: SLF001  # pyspark has no public way
 
 
 class IcebergTable:
-    """One table, in the state of the last call of `refresh`, whatever a catalog's cache has.
+    """One table in its state at the last call of `refresh`, independent of a catalog's cache.
 
-    `version` is the file with the table's metadata; each commit writes a new file. Every method
-    raises ThrownError and JvmError.
+    `version` is the location of the table's metadata file; each commit writes a new file. Every
+    method raises ThrownError and JvmError.
     """
 
     def __init__(self, spark: Any, table: Any, address: Any = None) -> None:
@@ -101,13 +104,13 @@ class IcebergTable:
 
     @classmethod
     def load(cls, spark: Any, name: str, catalog: str) -> IcebergTable | None:
-        """Load the table `name`, quoted as in Spark SQL; return None if `catalog` is no catalog.
+        """Load the table `name`, quoted as in Spark SQL; return None if Spark lacks `catalog`.
 
         The method bypasses the session's cache, which keeps a table that was dropped or recreated.
-        It also leaves the table out of that cache: otherwise the session would keep reading this
+        It also does not add the table to that cache: otherwise the session would keep reading this
         state after others have written to the table.
         """
-        # Spark finds a catalog by the settings of the thread's own session, not of `spark`.
+        # Spark finds a catalog by the settings of the thread's session, not by those of `spark`.
         with working_in(spark), java_errors():
             util = class_of(spark._jvm, _UTIL)  # noqa: SLF001  # as above
             if util is None:
@@ -121,7 +124,7 @@ class IcebergTable:
             return cls(spark, loaded, address)
 
     def uncache(self) -> None:
-        """Have the session read the table from the catalog the next time it uses the table.
+        """Have the session read the table from the catalog at its next use.
 
         The session's cache keeps a table for 30 s after its last use, even if others have written
         to the table.
@@ -134,7 +137,7 @@ class IcebergTable:
         """Read the table's metadata from the catalog."""
         with java_errors():
             metadata = self._table.operations().refresh()
-            if metadata is None:  # the table is gone, and Java has thrown that once already
+            if metadata is None:  # the table is gone, and Java throws that only once
                 raise ThrownError((_NO_TABLE,), "Table does not exist")
             self._metadata = metadata
             self.version = str(self._metadata.metadataFileLocation())
@@ -154,7 +157,7 @@ class IcebergTable:
 
     @property
     def uuid(self) -> str:
-        """The id of this table; a new table of the same name has another id."""
+        """The id of this table; a new table with the same name has another id."""
         with java_errors():
             return str(self._metadata.uuid())
 
@@ -171,7 +174,7 @@ class IcebergTable:
             )
 
     def has_property(self, name: str) -> bool:
-        """Return True if a property of the table is true; a missing property is false."""
+        """Return True if a property of the table is true; a missing property counts as false."""
         with java_errors():
             return bool(self._metadata.propertyAsBoolean(name, False))
 
@@ -181,18 +184,18 @@ class IcebergTable:
             return self._as_json(self._metadata.snapshot(snapshot_id))
 
     def expired(self, snapshot_id: int, *, child: int, committed: int) -> str | None:
-        """Return an expired snapshot from older metadata files, or None if no such file has it.
+        """Return an expired snapshot from older metadata files, or None if no file has it.
 
-        `child` is a snapshot that was made from the expired one, and `committed` the time of
+        `child` is a snapshot that was made from the expired snapshot, and `committed` the time of
         `child` in ms.
         """
         with java_errors():
             return self._as_json(self._log.snapshot(snapshot_id, child=child, committed=committed))
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Return True if main was ever at the snapshot, which has the time `committed` in ms.
+        """Return True if main was ever at the snapshot, whose time is `committed` (in ms).
 
-        Returns None if the table's history does not reach back to that time, since its older part
+        Returns None if the table's history does not reach back to that time, because its older part
         has expired.
         """
         with java_errors():
@@ -208,7 +211,7 @@ class IcebergTable:
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
-        """Return the ids of the snapshots added after this one, on any branch or on none."""
+        """Return the ids of the snapshots added after this snapshot, on any branch or none."""
         with java_errors():
             snapshots, added = self._metadata.snapshots(), []
             for index in reversed(range(snapshots.size())):
@@ -219,7 +222,7 @@ class IcebergTable:
             return added
 
     def is_readable(self, snapshot_id: int) -> bool:
-        """Return True if the list of a snapshot's files exists."""
+        """Return True if a snapshot's manifest list exists."""
         try:
             with java_errors():
                 self._metadata.snapshot(snapshot_id).allManifests(self._table.io())
@@ -232,10 +235,11 @@ class IcebergTable:
     def create_branch(
         self, name: str, *, at: int | None, summary: Mapping[str, str] | None = None
     ) -> int:
-        """Make a branch at main's snapshot, and return the id of the branch's first snapshot.
+        """Create a branch at main's snapshot, and return the id of the branch's snapshot.
 
-        `at` is the snapshot at which main must be. With `summary`, the branch's first snapshot is a
-        new and empty one, which has this summary. Raises MainMovedError if main is elsewhere.
+        `at` is the snapshot at which main must be, or None if there must be no main. With
+        `summary`, the method adds an empty snapshot with this summary to the branch. Raises
+        MainMovedError if main is elsewhere.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -286,12 +290,12 @@ class IcebergTable:
         summary: Mapping[str, str],
         root: Mapping[str, str] | None = None,
     ) -> None:
-        """Repeat the changes of the branch `staged` on top of main, and move main to the result.
+        """Repeat the changes of the branch `staged` after main, and move main to the result.
 
-        The method makes a new branch, `branch`, at main's snapshot, which must be `at`; repeats in
-        it the changes of the head of `staged`; moves main to it; and drops `staged` and the
-        branches `drop`: all in one commit. With `root`, `branch` begins with an empty snapshot that
-        has `root` in its summary. Raises MainMovedError.
+        In one commit the method creates `branch` at main's snapshot, which must be `at`; repeats
+        the changes of the head of `staged` in `branch`; moves main to `branch`; and drops `staged`
+        and the branches `drop`. With `root`, `branch` begins with an empty snapshot that has `root`
+        in its summary. Raises MainMovedError.
         """
         with java_errors():
             changed = self._changed(self.branches[staged])
@@ -308,13 +312,13 @@ class IcebergTable:
     def holds(self, snapshot_id: int, moves: Iterable[int]) -> bool:
         """Return True if the changes of a snapshot can be repeated after the snapshots `moves`.
 
-        The snapshots `moves` must have changed no row. Returns False if they removed a file that
+        The snapshots `moves` must have changed no rows. Returns False if they removed a file that
         the changes need.
         """
         with java_errors():
             util, moved = class_of(self._jvm, _FILE_UTIL), tuple(moves)
             if any(self._metadata.snapshot(move) is None for move in moved):
-                return False  # it has expired since its summary was read
+                return False  # the snapshot has expired since its summary was read
             return holds(self._changed(snapshot_id), map(self._changed, moved), util)
 
     def _changed(self, snapshot_id: int) -> ChangedFiles:
@@ -325,7 +329,8 @@ class IcebergTable:
         transaction = self._table.newTransaction()
         start = transaction.startMetadata()
         current = start.metadataFileLocation() == self._metadata.metadataFileLocation()
-        # Another thread's refresh can come between the two with which a transaction begins.
+        # A transaction begins with two refreshes, and another thread's refresh can come between
+        # them.
         if not current or not start.equals(transaction.currentMetadata()) or self.main != at:
             raise MainMovedError
         return transaction
@@ -344,10 +349,10 @@ class IcebergTable:
         self._commit(transaction)
 
     def _commit(self, transaction: Any) -> None:
-        """Commit the transaction once: Iceberg refuses it if another commit has moved main since.
+        """Commit the transaction once. Iceberg refuses it if the table has changed since.
 
         `commitTransaction` would retry: if its first commit succeeded and the answer was lost, it
-        takes this commit for another writer's, and deletes files of the snapshots in it.
+        takes that commit for another writer's, and deletes files of the committed snapshots.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())
@@ -377,7 +382,7 @@ def _summarized(append: Any, summary: Mapping[str, str]) -> Any:
 
 
 class ChangedFiles(NamedTuple):
-    """The files that one snapshot changed, as Java objects; files in `..._deletes` delete rows."""
+    """The files that one snapshot changed, as Java objects. Files in `..._deletes` delete rows."""
 
     added: tuple[Any, ...]
     removed: tuple[Any, ...]
@@ -395,13 +400,13 @@ class ChangedFiles(NamedTuple):
         )
 
     def gone(self) -> frozenset[str]:
-        """Return the locations of files that the table no longer has."""
+        """Return the locations of the files that the changes remove from the table."""
         return frozenset(str(file.location()) for file in (*self.removed, *self.removed_deletes))
 
     def needed(self, util: Any) -> frozenset[str] | None:
         """Return the locations of files that the table must have for these changes to be valid.
 
-        Returns None if a file deletes rows, but does not name the file with these rows. `util` is
+        Returns None if a delete file does not name the data file whose rows it deletes. `util` is
         the Java class that reads that name.
         """
         locations = [util.referencedDataFileLocation(file) for file in self.added_deletes]
@@ -415,12 +420,13 @@ class ChangedFiles(NamedTuple):
         return bool(self.added_deletes or self.removed_deletes)
 
     def repeated(self, table: Any, behind: int) -> Any:
-        """Return the operation on `table` that repeats the changes, not yet committed.
+        """Return an uncommitted operation on `table` that repeats the changes.
 
-        The changes are known to be valid after the snapshots up to `behind`.
+        The caller knows that the changes are valid after the snapshots up to `behind`.
         """
         if self.with_deletes:
-            # Otherwise a replaced deletion vector is a conflict, and so is an expired history.
+            # Without `validateFromSnapshot`, a replaced deletion vector is a conflict, and so is an
+            # expired history.
             delta = table.newRowDelta().validateFromSnapshot(behind)
             _for_each(delta.removeRows, self.removed)
             _for_each(delta.addRows, self.added)
@@ -446,7 +452,7 @@ def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bo
         if gone if needed is None else not needed.isdisjoint(gone):
             return False
         if changes and move.added_deletes:
-            return False  # a file has one deletion vector, and others may have written it again
+            return False  # a file has one deletion vector, which others may have rewritten
     return True
 
 

@@ -1,8 +1,8 @@
 """Reads the plan of the batch that foreachBatch is writing, from the running query.
 
 While Spark writes batch N, `committedOffsets` is the start of the batch and `availableOffsets` its
-end (StreamExecution, 3.5 to 4.2). Each run has a session of its own, a clone, and a batch's
-DataFrame belongs to it: the session identifies the run, whichever thread asks.
+end (StreamExecution, 3.5 to 4.2). Each run has its own session, a clone, to which a batch's
+DataFrame belongs. So the session identifies the run, whichever thread asks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eo_listener.spark.jvm.running_query import (
 from eo_listener.spark.shim import position_of
 
 _FORGETFUL: Final = frozenset({"TextSocketMicroBatchStream", "MemoryStream"})
-"""Spark's streams that keep records only in memory, so that a repeated batch would have none."""
+"""Spark's streams that keep records only in memory, so that a repeated batch would be empty."""
 
 
 def refuse_forgetful(streams: Mapping[int, Any]) -> None:
@@ -50,7 +50,7 @@ def refuse_forgetful(streams: Mapping[int, Any]) -> None:
 def counted_sources(
     query: RunningQuery, streams: Mapping[int, Any], batch_id: int
 ) -> CountedSources | None:
-    """Return the streams that have an offset in the running batch, or None if no stream has one."""
+    """Return the streams with an offset in the running batch, or None if no stream has one."""
     ends = query.execution.availableOffsets()
     indices = tuple(index for index, stream in streams.items() if ends.get(stream).isDefined())
     if not indices:
@@ -60,9 +60,9 @@ def counted_sources(
 
 
 def _plan_id(query: RunningQuery, batch_id: int) -> str:
-    """Return the plan id of a batch, from Spark's entry for it in the offset log.
+    """Return the plan id of a batch, from its entry in Spark's offset log.
 
-    Spark has the log's newest two entries in memory, and serializes them as in the log's files.
+    Spark has the log's two newest entries in memory, and serializes them as in the log's files.
     """
     log = query.execution.offsetLog()
     entry = log.get(batch_id)
@@ -87,10 +87,10 @@ def _unknown(batch_id: int, reason: str) -> JvmError:
 ReadLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapshot]
 """A function of a source's reader options and partitions that returns the state of their logs.
 
-It raises KafkaError if Kafka does not answer in time, SettingsError for options it cannot use.
+It raises KafkaError if Kafka does not answer in time, and SettingsError for unusable options.
 """
 ReadInitial = Callable[[str, int], "Offsets | None"]
-"""A function of a checkpoint and a source's index that returns the offsets at which it began."""
+"""A function of a checkpoint and a source's index that returns the source's first offsets."""
 
 _WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
@@ -115,7 +115,8 @@ class _Run:
 class LivePlans:
     """The `PlanReader` of classic PySpark, for one query at a time, on any thread.
 
-    A plan takes about 3 ms, and `read_logs` 5 ms for 1 partition, 8 for 100, 140 for 1,000.
+    Reading a plan takes about 3 ms, and `read_logs` takes 5 ms for 1 partition, 8 ms for 100, and
+    140 ms for 1,000.
 
     The reader calls `read_logs` once for each Kafka source of every batch, and `initial` only if
     Spark itself does not report the start of a source.
@@ -159,7 +160,7 @@ class LivePlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the offsets at which the sources of the most recently planned query began.
+        """Return the first offsets of the sources of the query that was planned most recently.
 
         Raises JvmError, and the errors of `initial`.
         """
@@ -183,7 +184,7 @@ class LivePlans:
     def _sources(
         self, run: _Run, batch_id: int
     ) -> tuple[dict[int, dict[TopicPartition, OffsetRange]], frozenset[TopicPartition]]:
-        """Return the ranges of each source, and the partitions that an earlier batch has read."""
+        """Return each source's ranges, and the partitions that an earlier batch has read."""
         execution = run.query.execution
         committed = execution.committedOffsets()
         starts = _offsets(committed, run.streams, batch_id)
@@ -200,10 +201,10 @@ class LivePlans:
         return sources, frozenset(read)
 
     def _first(self, run: _Run, index: int, batch_id: int) -> Offsets:
-        """Return the offsets at which a source began, from Spark itself or from the checkpoint."""
+        """Return the first offsets of a source, from Spark itself or from the checkpoint."""
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
-        except FAILURES:  # a V1 source has no such method, and another thread no active session
+        except FAILURES:  # a V1 source has no such method, another thread no active session
             offsets = self._initial(run.checkpoint, index)
         else:
             offsets = position_of(batch_id, {index: text}).committed[index]
@@ -225,8 +226,8 @@ class LivePlans:
 def _recorded_starts(run: _Run) -> int:
     """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
 
-    If the file is missing, do not ask Spark for the start: Spark would take the current offsets,
-    and record them. Sources other than Kafka keep their own data in this folder.
+    If that file is missing, the caller must not ask Spark for the start: Spark would take the
+    current offsets, and record them. Sources other than Kafka keep their own data in this folder.
     """
     hadoop = run.query.jvm.org.apache.hadoop.fs
     folder = hadoop.Path(run.checkpoint, "sources")
@@ -259,14 +260,14 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
 
 
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
-    """Yield the running queries; the query that the thread names comes first.
+    """Yield the running queries, first the query that the thread names, if any.
 
     A thread names a query if pyspark pins Python's threads to Java's.
     """
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:
         yield active.get(jvm.java.util.UUID.fromString(named))
-    for query_id in active:  # py4j makes a dictionary of a java.util.Map
+    for query_id in active:  # py4j turns a java.util.Map into a dictionary
         yield active.get(query_id)
 
 
@@ -289,7 +290,7 @@ def _run_facts(query: RunningQuery) -> _Run:
 
 
 def _is_stateful(plan: Any) -> bool:
-    """Return True if a physical plan has an operator with state: each has `stateInfo`."""
+    """Return True if a physical plan has a stateful operator, which has a `stateInfo`."""
     if call(plan, "stateInfo") is not None:
         return True
     inner = call(plan, "inputPlan")  # of an adaptive plan, which shows no children
@@ -308,7 +309,7 @@ def _check_batch(query: RunningQuery, batch_id: int) -> None:
 
 
 def _offsets(progress: Any, streams: Mapping[int, Any], batch_id: int) -> Mapping[int, Offsets]:
-    """Return the offsets in a StreamProgress of Spark, without sources that have none yet."""
+    """Return the offsets in Spark's StreamProgress, without sources that have no offsets yet."""
     texts = {}
     for index, stream in streams.items():
         offset = progress.get(stream)

@@ -1,7 +1,7 @@
-"""Makes a Java exception fit for display: removes the secrets in the session's settings.
+"""Removes the secrets in the session's settings from a Java exception, so that it can be shown.
 
-Texts of Java go into tracebacks, and with these into Spark's log. They may have secrets: a
-catalog's driver, or a file system, may quote the URL or the properties that it was given.
+Java's texts go into tracebacks, and with tracebacks into Spark's log. They may contain secrets: the
+driver of a catalog or file system may quote its URL or properties.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ _NAME: Final = (
     r".*(password|passwd|passphrase|secret|token|credential|"
     r"(access|account|api|private|encryption)[.-]?key).*"
 )
-"""The names of secret settings, as a regular expression of both Python and Java.
+"""The names of secret settings, as a regular expression for both Python and Java.
 
-It matches no setting that Hadoop has by default: many texts contain the values of these settings.
+It matches no setting that Hadoop has by default, since many texts contain the values of those
+settings.
 """
 _CONF: Final = "org.apache.spark.sql.internal.SQLConf"
 _APPLICATION: Final = "spark.app.name"
 _BETWEEN: Final = "\x01"
-_SHORTEST: Final = 4  # characters; a shorter value is not a secret, and stands in many words
+_SHORTEST: Final = 4  # characters; a shorter value is not a secret, and is part of many words
 _NO_SECRETS: Final = ("true", "false", "none", "null")
 
 
 class JavaThrownError(Exception):
-    """A Java exception, with its stack trace as Java prints it, without secrets.
+    """A Java exception with its stack trace as Java prints it, without secrets.
 
     `java_exception` is the exception itself.
     """
@@ -44,7 +45,7 @@ class JavaThrownError(Exception):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """The values of settings with names of secrets, in the running session and its Hadoop."""
+    """The values of secret settings in the running session and its Hadoop configuration."""
 
     values: tuple[str, ...] = ()
 
@@ -60,16 +61,16 @@ class Secrets:
             hadoop: Any = context._jsc.hadoopConfiguration()  # noqa: SLF001  # as above
             of_hadoop = dict(hadoop.getValByRegex(_NAME))
             pairs = [setting.partition(" -> ")[::2] for setting in text.split(_BETWEEN)]
-            if not any(name == _APPLICATION for name, _ in pairs):  # not of a session
+            if not any(name == _APPLICATION for name, _ in pairs):  # not the settings of a session
                 pairs += context.getConf().getAll()
             pairs += of_hadoop.items()
-        except Exception:  # noqa: BLE001  # another error is being raised, and that one counts
+        except Exception:  # noqa: BLE001  # the caller is raising a more important error
             return cls()  # the JVM or the session has ended, or a setting cannot be read
         return cls.from_values(value for name, value in pairs if re.fullmatch(_NAME, name))
 
     @classmethod
     def from_values(cls, values: Any) -> Secrets:
-        """Return `values` as secrets, also in the form in which a URL quotes them.
+        """Return `values` as secrets, also in the form that they have in a URL.
 
         If a value has the form `id:text`, its text is a secret too.
         """
@@ -81,7 +82,7 @@ class Secrets:
         return cls(tuple(sorted(secrets, key=len, reverse=True)))
 
     def hidden(self, text: str) -> str:
-        """Return the text with `***` in place of the secrets, and of what looks like a secret."""
+        """Return `text` with `***` for each secret, and for texts that look like secrets."""
         for value in self.values:
             text = text.replace(value, "***")
         return shown(text)
@@ -91,9 +92,9 @@ NONE: Final = Secrets()
 
 
 def without_secrets(error: Exception, secrets: Secrets | None = None) -> Exception:
-    """Return a Java exception of py4j or pyspark in a form that may be the cause of an error.
+    """Return a Java exception of py4j or pyspark in a form without secrets.
 
-    Other exceptions are returned unchanged.
+    The function returns other exceptions unchanged.
     """
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if thrown is None:

@@ -1,4 +1,4 @@
-"""Has Spark's tasks write the rows of a DataFrame to Kafka, through the shim's Spark format."""
+"""Has Spark's tasks write the rows of a DataFrame to Kafka, through the shim's data source."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def write_rows(
 ) -> None:
     """Write the rows of `frame`, a classic DataFrame, for which the shim has prepared `batch`.
 
-    `topics` are pairs of a topic and its number of partitions, `columns` are the columns that make
-    a record, and `mark` is the column that is not null in rows that must not be sent. `partitioner`
-    replaces Kafka's own for rows that name no partition. Raises JvmError, RetriableSinkError if
-    Spark computed a part of the rows twice, and the errors of Spark.
+    `topics` are pairs of a topic and its number of partitions. `columns` are the columns that make
+    a record, and `mark` is a column that is not null in rows that must not be sent. `partitioner`
+    replaces Kafka's partitioner for rows that name no partition. Raises JvmError,
+    RetriableSinkError if Spark computed a part of the rows twice, and Spark's own errors.
     """
     argument = json.dumps(
         {
@@ -70,10 +70,11 @@ def write_identified_rows(
     identity: Collection[str],
     header: IdentityHeader,
 ) -> None:
-    """Write the rows of `frame` as `write_rows` does; the columns `identity` identify a row.
+    """Write the rows of `frame` like `write_rows`; the columns `identity` identify a row.
 
-    The tasks write the rows in the order of these columns, each with the `header`. They do not
-    send, but count, rows that the shim knows to be in Kafka. Raises the errors of `write_rows`.
+    The tasks sort the rows by these columns, and write each row with the `header`. They count rows
+    that the shim knows to be in Kafka, and do not send them again. Raises the errors of
+    `write_rows`.
     """
     argument = {
         **_argument(topics, tasks, columns, mark),

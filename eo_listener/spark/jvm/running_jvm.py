@@ -1,4 +1,4 @@
-"""The classes that a running JVM can load, and the file system of a path in its session."""
+"""Finds the classes that a running JVM can load, and the file system of a path in its session."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
 def is_running() -> bool:
-    """Return True if this process has a JVM: a session's, live or stopped, or spark-submit's."""
+    """Return True if this process has a JVM: of a session, live or stopped, or of spark-submit."""
     return SparkContext._gateway is not None or under_submit()  # noqa: SLF001 - no public way to it
 
 
 def under_submit() -> bool:
-    """Return True if spark-submit started this process, and its JVM before that."""
+    """Return True if spark-submit started this process, after its JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def class_of(jvm: Any, name: str) -> Any | None:
-    """Return a class by its full name, in one round trip; None if the JVM does not have it.
+    """Return a class by its full name, in one round trip, or None if the JVM lacks it.
 
-    Raises what py4j raises.
+    Raises the errors of py4j.
     """
     jvm_class = getattr(jvm, name)
     # py4j takes a class that the JVM does not have for a package.
@@ -44,7 +44,7 @@ def class_of(jvm: Any, name: str) -> Any | None:
 def require_shim_class(jvm: Any, name: str) -> Any:
     """Return a class of the shim, by its name below SHIM_ROOT.
 
-    Raises JvmError if the shim is not loaded, and what py4j raises.
+    Raises JvmError if the shim is not loaded, and the errors of py4j.
     """
     shim_class = class_of(jvm, f"{SHIM_ROOT}.{name}")
     if shim_class is None:
@@ -64,12 +64,12 @@ def scala_version(spark: Any) -> str:
 
 
 def has_class(name: str) -> bool:
-    """Return True if the running JVM finds a class, with the class loader that knows `spark.jars`.
+    """Return True if the running JVM finds a class by the class loader that has `spark.jars`.
 
     Raises JvmError.
     """
     with asking("list its classes"):
-        # Connects to the JVM of spark-submit; if there is a connection it does nothing.
+        # Connects to the JVM of spark-submit, unless there is a connection.
         SparkContext._ensure_initialized()  # noqa: SLF001 - no public way to it
         jvm: Any = SparkContext._jvm  # noqa: SLF001 - no public way to it
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -83,10 +83,10 @@ def has_class(name: str) -> bool:
 
 
 def qualified(path: str) -> str | None:
-    """Return `path` with the scheme that Spark gives it; None if there is no classic session.
+    """Return `path` with the scheme that Spark adds, or None if there is no classic session.
 
-    A relative path is below the working folder of a local file system, or the user's folder of any
-    other. Raises JvmError, also for a default file system that does not load.
+    A relative path is below the working folder on a local file system, and below the user's folder
+    on any other. Raises JvmError, also for a default file system that does not load.
     """
     session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001  # getActiveSession is for one thread
     java_session = getattr(session, "_jsparkSession", None)

@@ -1,4 +1,4 @@
-"""Reads a running query: its streams, their options, and how its progress becomes durable."""
+"""Reads a running query: its streams, their options, and its execution mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningQuery:
-    """One run of a query. It still answers after the run's end, because it holds Spark's object."""
+    """One run of a query. It answers even after the run's end, because it holds Spark's object."""
 
     query_id: str
     run_id: str
@@ -30,7 +30,7 @@ class RunningQuery:
 
     @classmethod
     def from_execution(cls, execution: Any, jvm: Any) -> RunningQuery:
-        """Return the run of the JVM object `execution`; raises what py4j raises."""
+        """Return the run of the JVM object `execution`; raises the errors of py4j."""
         name = execution.name()
         return cls(
             query_id=str(execution.id().toString()),
@@ -41,20 +41,20 @@ class RunningQuery:
         )
 
     def batch(self) -> int:
-        """Return the number of the running or next batch, or -1 if there is none yet.
+        """Return the number of the running or next batch, or -1 if there is no batch yet.
 
-        Raises what py4j raises.
+        Raises the errors of py4j.
         """
         context = call(self.execution, "getLatestExecutionContext")
-        if context is not None:  # from Spark 4.0 the number is the batch's, not the query's
+        if context is not None:  # from Spark 4.0 on, the batch has the number, not the query
             return int(context.batchId())
         return int(self.execution.currentBatchId())
 
     def has_ended(self) -> bool:
-        """Return True if the run is over, or cannot go on. Raises JvmError.
+        """Return True if the run has ended, or cannot continue. Raises JvmError.
 
-        After its SparkContext has stopped, an idle query lives on for a while. No event then
-        reports its end, since Spark's event bus has stopped too.
+        After the SparkContext has stopped, an idle query stays active for a while. Then no event
+        reports the query's end, since Spark's event bus has stopped too.
         """
         with asking("check if a query is still running"):
             if not self.execution.isActive():
@@ -68,7 +68,7 @@ class RunningQuery:
 
 
 def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:
-    """Return the query that runs now under both ids, in whichever session it was started.
+    """Return the running query with both ids, in any session, or None if there is none.
 
     Raises JvmError if Spark cannot be asked.
     """
@@ -97,7 +97,7 @@ KAFKA_PACKAGE: Final = "org.apache.spark.sql.kafka010."
 
 
 def elements(sequence: Any) -> Iterator[Any]:
-    """Yield the elements of a Scala Seq; none if there is no Seq yet."""
+    """Yield the elements of a Scala Seq, or nothing if `sequence` is None."""
     if sequence is not None:
         for place in range(sequence.size()):
             yield sequence.apply(place)
@@ -106,15 +106,15 @@ def elements(sequence: Any) -> Iterator[Any]:
 def streams(execution: Any) -> list[Any]:
     """Return the streams of the plan's leaves; a stream that is used twice is in the list twice.
 
-    The list is empty before the streams are planned. You may read it at any time, unlike
-    `logicalPlan`: that is lazy, and the query's own thread must compute it; the same thread then
-    sets the streams.
+    The list is empty before the streams are planned. It may be read at any time, unlike
+    `logicalPlan`, which is lazy: the query's own thread must compute that plan, and then sets the
+    streams.
     """
     return list(elements(call(execution, "sources")))
 
 
 def distinct_streams(execution: Any) -> list[Any]:
-    """Return the streams in the order of a progress event; empty before they are planned."""
+    """Return the streams in the order of a progress event; none before they are planned."""
     sources = call(execution, "sources")
     return [] if sources is None else list(elements(sources.distinct()))
 
@@ -141,9 +141,9 @@ _REAL_TIME: Final = "RealTimeTrigger"
 
 
 def query_mode(query: RunningQuery) -> QueryMode:
-    """Return the mode of a query; may be called at any time.
+    """Return the execution mode of a query; may be called at any time.
 
-    If a platform has its own class of query, the class that it extends decides. Raises JvmError.
+    If a platform has its own query class, its superclass determines the mode. Raises JvmError.
     """
     with asking("read the execution mode of a query"):
         for name in _class_names(query.execution):
@@ -178,25 +178,26 @@ _SOURCES_TASK: Final = "read the sources of the query"
 def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     """Return the sources of `query` in the order of its progress events.
 
-    The shim returns them in one call; without the shim, the function asks Spark's objects one by
-    one. Both ways do the same steps; the Java class SourceInspector explains why these are right.
+    The shim returns the sources in one call; without the shim, the function asks Spark's objects
+    one by one. Both ways take the same steps; the Java class SourceInspector gives the reasons for
+    them.
 
-    Call it after the first progress event: before, the sources are not planned.
-    Raises JvmError.
+    Call the function after the first progress event: before, the sources are not planned. Raises
+    JvmError.
     """
     inspector = query.shim("SourceInspector")
     return options_by_reflection(query) if inspector is None else options_by_shim(query, inspector)
 
 
 def options_by_shim(query: RunningQuery, inspector: Any) -> tuple[SourceOptions, ...]:
-    """Return the sources from the shim's class: one round trip. Raises JvmError."""
+    """Return the sources from the shim's class, in one round trip. Raises JvmError."""
     with asking(_SOURCES_TASK):
         text = inspector.inspect(query.execution)
     return shim.sources(text)
 
 
 def options_by_reflection(query: RunningQuery) -> tuple[SourceOptions, ...]:
-    """Return the sources from Spark's objects: some tens of round trips. Raises JvmError."""
+    """Return the sources from Spark's objects, in tens of round trips. Raises JvmError."""
     with asking(_SOURCES_TASK):
         streams = distinct_streams(query.execution)
         if not streams:

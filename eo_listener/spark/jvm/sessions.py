@@ -1,9 +1,9 @@
-"""Chooses the session that a thread works in, if a process has several.
+"""Chooses the session for a thread's work, if a process has several sessions.
 
-pyspark's active session is not the thread's: it is the session that last made a DataFrame of Python
-rows, in any thread, or else the first session of the process. Spark's JVM has an active session for
-each thread, which `createDataFrame` of another session changes too. Spark finds tables of Iceberg
-and Delta through the JVM's active session.
+pyspark's active session does not belong to a thread: it is the session that last made a DataFrame
+from Python rows, in any thread, or else the first session of the process. Spark's JVM has an active
+session for each thread, but `createDataFrame` of another session changes it too. Spark finds tables
+of Iceberg and Delta through the JVM's active session.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _thread = _Thread()
 
 @contextmanager
 def working_in(session: Any) -> Iterator[None]:
-    """Make `session` the thread's session in the block, both here and in Spark's JVM.
+    """Make `session` the thread's session in the block, both in Python and in Spark's JVM.
 
-    Has no effect if it is not a classic session. Raises JvmError.
+    Has no effect if `session` is not a classic session. Raises JvmError.
     """
     java = getattr(session, "_jsparkSession", None)
     if java is None:
@@ -55,12 +55,12 @@ def working_in(session: Any) -> Iterator[None]:
                 sessions.clearActiveSession()
             else:
                 sessions.setActiveSession(before)
-        except FAILURES:  # the JVM has ended: an earlier error counts more
+        except FAILURES:  # the JVM has ended; an earlier error is more important
             pass
 
 
 def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
-    """Return the sessions that a call without a session may mean, the likeliest first.
+    """Return the sessions that a call without a session may use, the best first.
 
     They are the session of `working_in`, pyspark's active session, `default`, and the first session
     of the process. Raises JvmError.

@@ -14,8 +14,8 @@ from eo_listener.spark.jvm.running_jvm import require_shim_class
 class JvmShimClient:
     """The `ShimClient` of classic PySpark: calls the shim in the JVM of this process.
 
-    One call is one round trip. py4j waits for the answer without limit: a caller that must not be
-    delayed needs a separate thread.
+    One call is one round trip. py4j waits for the answer without limit, so a caller that must not
+    wait needs a separate thread.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,8 @@ class JvmShimClient:
                 cause="no session was started, or it is a Spark Connect session",
                 fix="Use a classic session in the driver's process",
             )
-        # Looking a method up costs two round trips, so it is kept while its JVM is there.
+        # Looking up a method costs two round trips, so the method is kept as long as its JVM
+        # exists.
         if self._shim_method is None or self._shim_method[0] is not jvm:
             with asking("load the shim's ShimCalls class"):
                 self._shim_method = jvm, require_shim_class(jvm, "requests.ShimCalls").call

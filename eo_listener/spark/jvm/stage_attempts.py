@@ -1,9 +1,9 @@
-"""The stages that Spark has run for a batch, from its own status store (AppStatusStore).
+"""Reads the stages that Spark has run for a batch from Spark's status store (AppStatusStore).
 
 If an executor is lost, Spark runs the lost part of a map stage again, and keeps the rest. The two
 parts fit together only if the rows of the stage do not depend on the order in which Spark reads
-their input. With `dropDuplicates`, `first` or `row_number` over ties they do: some rows are then
-missing, and others doubled.
+their input. With `dropDuplicates`, `first` or `row_number` over ties they depend on it: then some
+rows are missing, and others doubled.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _PAUSE: Final = 0.01
 _TASK: Final = "read the stages of a batch"
 _END: Final = "-end"
 _STEP: Final = re.compile(r"[\s:+-]*(?:\*?\(\d+\) )?(\w+)")
-"""The step of a line of a physical plan, as Spark draws it."""
+"""Matches the step in a line of a physical plan, as Spark draws it."""
 _SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
-"""A shuffle in the lineage of an RDD, as Spark draws it."""
+"""Matches a shuffle in the lineage of an RDD, as Spark draws it."""
 
 
 def has_shuffle(frame: Any) -> bool:
-    """Return True if a shuffle precedes the rows of the DataFrame `frame`. Raises what py4j raises.
+    """Return True if `frame`, a DataFrame, is computed with a shuffle. Raises the errors of py4j.
 
     A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
     """
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
-    broadcast: int | None = None  # the place of the last broadcast's name in its line
+    broadcast: int | None = None  # the column of the last broadcast's name
     for line in str(execution.executedPlan().toString()).splitlines():
         step = _STEP.match(line)
         if step is None or (broadcast is not None and step.start(1) > broadcast):
@@ -54,7 +54,7 @@ def has_shuffle(frame: Any) -> bool:
         if broadcast is None and step[1].endswith("Exchange"):
             return True
     leaves = elements(execution.sparkPlan().collectLeaves())
-    rdds = [rdd for leaf in leaves if (rdd := call(leaf, "rdd")) is not None]  # of LogicalRDDs
+    rdds = [rdd for leaf in leaves if (rdd := call(leaf, "rdd")) is not None]  # LogicalRDDs
     return any(_SHUFFLED.search(str(rdd.toDebugString())) for rdd in rdds)
 
 
@@ -63,10 +63,10 @@ def tagged_jobs(session: SparkSession) -> Iterator[str]:
     """Tag the jobs of the block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
-        _run_empty_job(session)  # the oldest: if the store has it, it has all of them
+        _run_empty_job(session)  # the oldest job: if the store has it, it has all of them
         yield tag
     with _tagged(session, tag + _END):
-        _run_empty_job(session)  # if the store has its end, it has all that happened before
+        _run_empty_job(session)  # if the store has its end, it has everything before
 
 
 def has_repeated(session: SparkSession, tag: str) -> bool:
@@ -88,7 +88,10 @@ def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
 
 
 class RunStages:
-    """The stages of one batch after another, of one query. For the query's thread."""
+    """Checks the stages of a query's batches, one after another.
+
+    Only the query's thread may use it.
+    """
 
     def __init__(self) -> None:
         self._batch: tuple[str, int] | None = None
@@ -96,10 +99,10 @@ class RunStages:
         self._written: dict[str, int] = {}  # the map stages of this batch, by their RDDs
 
     def have_repeated(self, session: SparkSession, batch: tuple[str, int], tag: str) -> bool:
-        """Return True if a map stage of `batch` has run more than once, as `has_repeated` does.
+        """Return True if a map stage of `batch` has run more than once, like `has_repeated`.
 
-        `batch` is the run's id and the batch's number. Its jobs are those of the run since the last
-        `skip_jobs`, and the jobs with `tag`. All calls for one batch count together.
+        `batch` is the run's id and the batch's number. The batch's jobs are those of the run since
+        the last `skip_jobs`, and the jobs with `tag`. All calls for one batch count together.
         """
         if batch != self._batch:
             self._batch, self._written = batch, {}
@@ -112,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Leave out the jobs until now: a sink has run them, over rows that were computed."""
+        """Leave out the jobs so far, which a sink has run over rows that were computed already."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
@@ -129,13 +132,13 @@ def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
 
 
 def _run_empty_job(session: SparkSession) -> None:
-    """Run a job without tasks, of which the store is told as of any other."""
+    """Run a job without tasks, which the store records like any other."""
     with asking("run a job"):
-        session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs in Python
+        session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs Python
 
 
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
-    """Return the jobs with `tag`, once the store has the end of each, and so all their stages."""
+    """Return the jobs with `tag`, once the store has their ends, and so all their stages."""
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()
     deadline = time.monotonic() + _TIMEOUT
@@ -155,10 +158,10 @@ def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
 
 
 def _has_repeated(store: Any, jobs: set[int], written: dict[str, int]) -> bool:
-    """Return True if a map stage of `jobs` ran twice; add those that ran to `written`.
+    """Return True if a map stage of `jobs` ran twice; add the map stages that ran to `written`.
 
-    Spark removes skipped stages from the store first, so the missing stages were skipped if a
-    skipped stage is left, or if the jobs have skipped so many.
+    Spark removes skipped stages from the store first. So missing stages were skipped if the store
+    still has a skipped stage, or if the jobs have skipped at least as many stages as are missing.
     """
     skipped, missing = 0, set[int]()
     has_skipped = False
@@ -174,7 +177,7 @@ def _has_repeated(store: Any, jobs: set[int], written: dict[str, int]) -> bool:
             elif stage.attemptId() > 0:
                 return True
             elif stage.shuffleWriteRecords() > 0:
-                # A later job runs a stage of its own for the lost files of an earlier shuffle.
+                # For the lost files of an earlier shuffle, a later job runs a new stage.
                 rdds = str(stage.rddIds().mkString(","))
                 if written.setdefault(rdds, stage_id) != stage_id:
                     return True
@@ -201,7 +204,7 @@ def _unknown(cause: str, setting: str) -> RetriableSinkError:
 
 
 def _numbers(session: SparkSession, jobs: Any) -> list[int]:
-    """Return the numbers in an array of the JVM, by one call."""
+    """Return the numbers in an array of the JVM, in one call."""
     arrays: Any = class_of(session._jvm, "java.util.Arrays")  # noqa: SLF001  # as below
     text = str(arrays.toString(jobs))
     return [int(number) for number in text.strip("[]").split(", ") if number]

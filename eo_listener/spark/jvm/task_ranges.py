@@ -1,4 +1,4 @@
-"""Reads the offset range of each task of a batch, if each task still reads one Kafka partition.
+"""Reads the offset range of each task of a batch, if each task reads one Kafka partition.
 
 Spark keeps a task's Kafka range with the partition of the RDD, and steps that move no rows between
 tasks (select, filter, map, a broadcast join) pass that partition on. A shuffle, a coalesce or a
@@ -19,7 +19,8 @@ from eo_listener.spark.jvm.running_query import elements
 
 _WHAT: Final = "read the offset range of each task"
 _RANGE: Final = re.compile(r"KafkaOffsetRange\((.+)-(\d+),(\d+),(\d+),.*\)", re.DOTALL)
-# Kept narrow: an exchange for a broadcast moves the other side of a join, not the batch's rows.
+# The first entry is harmless: an exchange for a broadcast moves the other side of a join, not the
+# batch's rows.
 _MOVES: Final = (
     ("BroadcastExchange", None),
     ("Exchange", "a shuffle (repartition, groupBy, join, distinct or orderBy)"),
@@ -42,10 +43,10 @@ _FIX: Final = (
 def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
 
-    Partitions without new records have no task. Raises SettingsError, naming the likely cause, if a
-    task does not read the whole range of one Kafka partition; JvmError if Spark cannot be asked.
-    The function runs no job except the broadcasts of `frame`; it takes about a millisecond per
-    task.
+    Partitions without new records have no task. Raises SettingsError, which names the likely cause,
+    if a task does not read the whole range of one Kafka partition, and JvmError if Spark cannot be
+    asked. The function runs no jobs except the broadcasts of `frame`, and takes about a millisecond
+    per task.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -68,11 +69,11 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
 
 
 def _nodes(plan: Any) -> Iterator[str]:
-    """Yield the kinds of all steps of a physical plan, without the `Exec` that most end with."""
+    """Yield the names of all steps of a physical plan, without `Exec` at the end."""
     kind = str(plan.getClass().getSimpleName()).removesuffix("Exec")
-    if kind == "AdaptiveSparkPlan":  # it looks like a leaf; streams have it from Spark 4.2 on
+    if kind == "AdaptiveSparkPlan":  # it has no children; streams have it from Spark 4.2 on
         yield from _nodes(plan.initialPlan())
-    elif kind == "ReusedExchange":  # it looks like a leaf too
+    elif kind == "ReusedExchange":  # it has no children either
         yield from _nodes(plan.child())
     else:
         yield kind
@@ -105,9 +106,9 @@ def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
 
 
 def _input(partition: Any) -> Any:
-    """Return the input of an RDD's partition; Spark before 4.2 has a Seq of inputs.
+    """Return the input of an RDD's partition. In Spark before 4.2, that has a Seq of inputs.
 
-    The connector's older source (V1) has its ranges in the partition itself.
+    With the connector's older source (V1), the partition itself has the range.
     """
     single = call(partition, "inputPartition")
     if single is not None:

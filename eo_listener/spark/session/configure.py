@@ -1,9 +1,9 @@
-"""Adds what eo_listener needs to a SparkSession's builder, without taking anything away.
+"""Adds the jars and settings that eo_listener needs to a SparkSession's builder.
 
-spark-submit, which pyspark runs to start the JVM, decides what Spark loads. It takes the first of:
-an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder, spark-defaults.conf. So
-`configure` merges each addition with the value that spark-submit would use, and writes the result
-where spark-submit finds it first.
+spark-submit, which pyspark runs to start the JVM, decides what Spark loads. It looks for a setting
+in this order: an option in `PYSPARK_SUBMIT_ARGS`, a `--conf` there, the builder,
+spark-defaults.conf. So `configure` merges each addition with the value that spark-submit would use,
+and writes the result where spark-submit finds it first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXCLUDES: Final = "spark.jars.excludes"
 REPOSITORIES: Final = "spark.jars.repositories"
 IVY_SETTINGS: Final = "spark.jars.ivySettings"
 
-# Spark has both already, shaded; requesting them again only adds 50 MB that may be missing.
+# Spark already has both, shaded; requesting them again only adds 50 MB that may be unavailable.
 HADOOP: Final = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
 OUR_IVY_SETTINGS: Final = Path(__file__).with_name("ivysettings.xml")
 
@@ -49,18 +49,19 @@ def configure(
 ) -> SparkSession.Builder:
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
-    Call it last, just before `getOrCreate`, in a program that python starts. It registers no
-    listener.
+    Call this function last, just before `getOrCreate`, in a program that python starts. It
+    registers no listener.
 
     - `connector=False` leaves out the connector, `shim=False` the shim.
-    - `delta=True` adds the Delta Lake that fits this Spark, with its extension and catalog.
+    - `delta=True` adds the release of Delta Lake that fits this Spark, with its extension and
+      catalog.
     - `iceberg=True` adds the Iceberg runtime that fits this Spark and its Scala, with its
       extension. It adds no catalog: configure your own.
 
-    Existing parts, and settings that the user made in any of Spark's ways, stay; a second call
+    Existing parts, and settings that the user made in any of Spark's ways, stay. A second call
     changes nothing.
 
-    Jars, also those of the builder, go into the environment variable PYSPARK_SUBMIT_ARGS.
+    Jars, including the builder's own, go into the environment variable PYSPARK_SUBMIT_ARGS.
 
     Raises JvmAlreadyRunningError if the JVM already runs without these parts, SettingsError (also
     if the named Iceberg runtime is for another Spark), JavaError, and UnavailableError if the shim
@@ -91,10 +92,10 @@ def configure(
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """The values that spark-submit would find, in the order in which it looks."""
+    """The settings in the places in which spark-submit looks, in its order."""
 
     arguments: SubmitArguments
-    options: dict[str, Any]  # the builder's own, changed in place
+    options: dict[str, Any]  # the builder's own options, changed in place
     defaults: Mapping[str, str]
 
     def get(self, key: str) -> str | None:
@@ -136,7 +137,10 @@ def _add_delta(settings: Settings, spark: Installation) -> None:
 
 
 def _delta_of(spark: Installation) -> str:
-    """Return the coordinates of the release for this Spark. Raises SettingsError if none fits."""
+    """Return the coordinates of the release for this Spark.
+
+    Raises SettingsError if no release fits.
+    """
     coordinates = delta_lake.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
@@ -167,7 +171,10 @@ def _add_iceberg(settings: Settings, spark: Installation) -> None:
 
 
 def _iceberg_of(spark: Installation) -> str:
-    """Return the coordinates of the runtime for this Spark. Raises SettingsError if none fits."""
+    """Return the coordinates of the runtime for this Spark.
+
+    Raises SettingsError if no runtime fits.
+    """
     coordinates = iceberg_runtime.coordinates(spark.version, spark.scala)
     if coordinates is None:
         raise SettingsError(
@@ -184,16 +191,17 @@ def _add_package(settings: Settings, coordinates: str) -> None:
     chosen = settings.get(IVY_SETTINGS) or settings.get(REPOSITORIES)
     if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
         return
-    # Our settings look in every place that Spark does, except one old public repository. Without a
-    # ~/.m2 they would gain nothing, and the user's own packages may come from that repository.
+    # Our settings look in every place in which Spark looks, except one old public repository.
+    # Without a ~/.m2 they have no advantage, and the user's own packages may come from that
+    # repository.
     if not own_packages or Path("~/.m2/repository").expanduser().exists():
         settings.options[IVY_SETTINGS] = str(OUR_IVY_SETTINGS)
 
 
 def _apply(settings: Settings) -> None:
-    # Not as the builder's spark.jars: pyspark sets the builder's options again on the
-    # SparkContext, and overwrites what spark-submit made of them. This would lose the jars of all
-    # packages, and with them the connector on every executor of a cluster.
+    # Not in the builder's spark.jars: pyspark sets the builder's options again on the SparkContext,
+    # and overwrites the values that spark-submit computed from them. Then the jars of all packages
+    # would be lost, and with them the connector on every executor of a cluster.
     if settings.arguments.setting(JARS) is not None:
         settings.options.pop(JARS, None)
     os.environ[VARIABLE] = settings.arguments.render()
@@ -244,7 +252,7 @@ def _refuse_connect(options: Mapping[str, Any], arguments: SubmitArguments) -> N
 
 
 def _compare(spark: Installation) -> None:
-    """Log a warning if pyspark will start a Spark whose version it is not made for."""
+    """Log a warning if pyspark and the Spark that it will start have different versions."""
     pyspark = str(getattr(sys.modules.get("pyspark"), "__version__", spark.version))
     if pyspark.split(".")[:2] != spark.version.split(".")[:2]:
         logger.warning(
@@ -268,9 +276,9 @@ def _connect_error(sign: str) -> SettingsError:
 
 
 def _running_jvm_has_all(spark: Installation, needed: Mapping[str, bool]) -> bool:
-    """Return True if a running JVM has all parts, False if no JVM is running.
+    """Return True if the running JVM has all needed parts, False if no JVM is running.
 
-    Raises JvmAlreadyRunningError if a running JVM lacks a part.
+    Raises JvmAlreadyRunningError if the running JVM lacks a part.
     """
     from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: a missing pyspark is reported above
 
@@ -301,7 +309,7 @@ _TITLES: Final = {
 def too_late(
     spark: Installation, missing: Collection[str], *, submitted: bool
 ) -> JvmAlreadyRunningError:
-    """Return the error that names what the running JVM lacks, and how to start a JVM with that."""
+    """Return the error that names the parts that the running JVM lacks, and a command with them."""
     lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
     libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
     packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]

@@ -11,10 +11,10 @@ _CLUSTER: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.se
 
 
 def are_configured(servers: str) -> bool:
-    """Return True if Spark's own clients log in with a token to one of these brokers.
+    """Return True if Spark's own clients log in to one of these brokers with a token.
 
-    Matches brokers as KafkaTokenUtil.findMatchingTokenClusterConfig does. Returns False in a client
-    of Spark Connect, which does not know the settings of the driver.
+    The function matches brokers like KafkaTokenUtil.findMatchingTokenClusterConfig. In a client of
+    Spark Connect, which does not know the driver's settings, it returns False.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
     if context is None:

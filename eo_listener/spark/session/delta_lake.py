@@ -1,4 +1,4 @@
-"""The releases of Delta Lake that fit each Spark, and what a session needs to use them."""
+"""The release of Delta Lake that fits each Spark version, and the settings that a session needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
 
 
 def coordinates(spark: str, scala: str) -> str | None:
-    """Return the Maven coordinates of the release for `spark`, or None if none is known to fit.
+    """Return the Maven coordinates of the release for `spark`, or None if no known release fits.
 
     `spark` is a version such as `4.0.0`, `scala` one such as `2.13`.
     """
@@ -25,11 +25,12 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def fits(delta: str, spark: str) -> bool:
-    """Return True if the release `delta` of Delta Lake is made for the version `spark`."""
+    """Return True if the release `delta` of Delta Lake is made for the Spark version `spark`."""
     release = _RELEASES.get(_minor(spark))
     if release is None:
         return False
-    # All of Delta 3.2 and 3.3 are made for Spark 3.5; from 4.0 on, minor versions are the same.
+    # All releases of Delta 3.2 and 3.3 are made for Spark 3.5; from 4.0 on, minor versions are
+    # equal.
     return (
         delta.startswith(("3.2.", "3.3."))
         if release.startswith("3.")
@@ -38,9 +39,9 @@ def fits(delta: str, spark: str) -> bool:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return what the Delta Lake `runtime` is made for; None if it fits this Spark.
+    """Return the Spark and Scala that the Delta Lake `runtime` is made for; None if it fits.
 
-    Also returns None if the name of `runtime` does not show what it is made for.
+    Also returns None if the name `runtime` does not show the versions.
     """
     match = _MADE_FOR.search(runtime)
     if match is None or (match[1] == scala and fits(match[2], spark)):
@@ -49,7 +50,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Return the versions of Spark that have a release, as text."""
+    """Return a text with the versions of Spark for which there is a release."""
     *earlier, last = _RELEASES
     return f"{', '.join(earlier)} and {last}"
 

@@ -1,4 +1,4 @@
-"""The Iceberg runtime that fits each Spark, and what a session needs for Iceberg's SQL."""
+"""The Iceberg runtime that fits each Spark version, and the extension that Iceberg's SQL needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RELEASE: Final = "1.11.0"
 EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 _SCALAS: Final = {"3.5": ("2.12", "2.13"), "4.0": ("2.13",), "4.1": ("2.13",)}
-"""The versions of Scala for which RELEASE has a runtime, by minor version of Spark."""
+"""The Scala versions for which RELEASE has a runtime, by minor version of Spark."""
 _MADE_FOR: Final = re.compile(rf"{NAME}-(\d+\.\d+)_(\d+\.\d+)")
 
 
@@ -26,10 +26,10 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return which Spark `runtime` is made for if that is not this Spark; None if it fits.
+    """Return the Spark and Scala that `runtime` is made for, or None if it fits this Spark.
 
-    `runtime` is the name of a file, or Maven coordinates. Also returns None if this does not show
-    the Spark.
+    `runtime` is the name of a file, or Maven coordinates. Also returns None if `runtime` does not
+    show the versions.
     """
     match = _MADE_FOR.search(runtime)
     if match is None or match.groups() == (_minor(spark), scala):
@@ -38,7 +38,7 @@ def misfit(runtime: str, spark: str, scala: str) -> str | None:
 
 
 def supported() -> str:
-    """Return the versions of Spark that have a runtime, as text."""
+    """Return a text with the versions of Spark for which there is a runtime."""
     *earlier, last = _SCALAS
     return f"{', '.join(earlier)} and {last}"
 

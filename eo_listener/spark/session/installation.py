@@ -1,4 +1,4 @@
-"""The Spark that pyspark will start, according to its files."""
+"""Finds the Spark installation that pyspark will start, and its versions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _HADOOP: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
 _HADOOP_FOR_JAVA_23: Final = (3, 4, 2)
 
 _SPARK_SQL: Final = re.compile(r"spark-sql_(\d+\.\d+)-((\d+)\.(\d+).*)\.jar")
-# Characters that Spark strips from both ends of a value: as Java's trim(), but not the CR and LF of
-# an escape.
+# Characters that Spark strips from both ends of a value: those of Java's trim(), without CR and LF,
+# which come from escapes.
 _TRIMMED: Final = "".join(chr(code) for code in range(33) if chr(code) not in "\r\n")
 
 
 def spark_homes() -> tuple[Path, ...]:
-    """Return `$SPARK_HOME` if it is set, then the Spark inside pyspark if that is installed.
+    """Return `$SPARK_HOME`, if it is set, and the Spark inside pyspark, if that is installed.
 
     pyspark itself starts the first of these folders, whatever the folder contains.
     """
     named = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(named)] if named else []
-    if spec is not None and spec.origin is not None:  # a folder of that name has no origin
+    if spec is not None and spec.origin is not None:  # a plain folder named pyspark has no origin
         homes.append(Path(spec.origin).parent)
     return tuple(homes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The location and version of Spark: `scala` as in `2.13`, `version` as in `4.0.0`."""
+    """The location and versions of Spark; `scala` is such as `2.13`, `version` such as `4.0.0`."""
 
     home: Path
     scala: str
@@ -50,7 +50,7 @@ class Installation:
     def find(cls) -> Installation:
         """Return `$SPARK_HOME`, or the Spark inside pyspark.
 
-        Raises SettingsError if no Spark is found, or if it is older than 3.5.
+        Raises SettingsError if there is no Spark, or if Spark is older than 3.5.
         """
         homes = spark_homes()
         if not homes:
@@ -75,17 +75,17 @@ class Installation:
 
     @property
     def connector(self) -> str:
-        """The Maven coordinates of the Kafka connector made with this Spark."""
+        """The Maven coordinates of this Spark's Kafka connector."""
         return f"org.apache.spark:{CONNECTOR}_{self.scala}:{self.version}"
 
     @property
     def oldest_java(self) -> int:
-        """The oldest Java this Spark and the shim run on."""
+        """The oldest Java version on which this Spark and the shim run."""
         return 11 if self.version.startswith("3.") else 17
 
     @property
     def newest_java(self) -> int | None:
-        """The newest Java this Spark starts on, or None if no limit is known."""
+        """The newest Java version on which this Spark starts, or None if no limit is known."""
         for jar in self.home.glob("jars/hadoop-client-api-*.jar"):
             match = _HADOOP.fullmatch(jar.name)
             if match and tuple(map(int, match.groups())) < _HADOOP_FOR_JAVA_23:
@@ -101,7 +101,7 @@ class Installation:
 def read_settings(file: Path) -> dict[str, str]:
     """Return the settings that Spark reads from a file such as `spark-defaults.conf`.
 
-    The result is empty if the file does not exist. Raises SettingsError if it cannot be read.
+    The result is empty if the file does not exist. Raises SettingsError if the file cannot be read.
     """
     import javaproperties  # noqa: PLC0415  # a program that only listens does not need it
 
@@ -110,7 +110,7 @@ def read_settings(file: Path) -> dict[str, str]:
             settings = javaproperties.load(text)
     except FileNotFoundError:
         return {}
-    except javaproperties.InvalidUEscapeError:  # its text quotes a part of the value: not shown
+    except javaproperties.InvalidUEscapeError:  # not shown: its text quotes a part of the value
         raise SettingsError(
             f"{file} cannot be read: a \\u in it is not followed by four hexadecimal digits",
             fix="Write a backslash as \\\\",

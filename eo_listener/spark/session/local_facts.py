@@ -1,4 +1,4 @@
-"""Reads from files what software this machine has; starts no JVM except `java -version`."""
+"""Reads from files which software this machine has; starts no JVM except `java -version`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYSPARK: Final = ("pyspark", "pyspark-client")
 
 
 def read_local_facts() -> LocalFacts:
-    """Return the facts about this machine's software; report missing or wrong parts in them."""
+    """Return the facts about this machine's software, including missing or wrong parts."""
     facts: dict[str, Any] = {
         "version": __version__,
         "python": platform.python_version(),
@@ -29,7 +29,7 @@ def read_local_facts() -> LocalFacts:
     }
     spark: Installation | None = None
     try:
-        if installation.spark_homes():  # a machine without Spark may be one that only commits
+        if installation.spark_homes():  # a machine without Spark may only commit
             spark = Installation.find()
     except SettingsError as error:
         facts["spark_error"] = error

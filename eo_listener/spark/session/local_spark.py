@@ -1,4 +1,4 @@
-"""A Spark with which a command reads tables, in this process and without a cluster."""
+"""Starts a local Spark session with which a command reads tables, without a cluster."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _OWN: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.databricks.delta.snapshotPartitions": "2",  # else 50 tasks, whatever the table
-    # Settings of a cluster's defaults that make every application start or write something, such as
-    # a listener of eo_listener.
+    "spark.databricks.delta.snapshotPartitions": "2",  # else 50 tasks for any table
+    # Defaults of a cluster that make every application start or write something, such as a listener
+    # of eo_listener.
     "spark.eventLog.enabled": "false",
     "spark.extraListeners": "",
     "spark.plugins": "",
@@ -53,11 +53,11 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 
 
 class LocalSpark:
-    """Makes one session at first use, for tables of Delta Lake, of Iceberg, or both.
+    """Starts one session at its first use, for tables of Delta Lake, of Iceberg, or both.
 
-    It adds missing jars and settings as `configure` does, and starts no query. `settings` take
-    precedence over the settings of this class, and these over spark-defaults.conf. The object calls
-    `announce` before it starts Spark, because the start takes a long time.
+    It adds missing jars and settings as `configure` does, and starts no query. `settings` override
+    the settings of this class, which override spark-defaults.conf. The object calls `announce`
+    before it starts Spark, because the start takes a long time.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LocalSpark:
         logging.getLogger().removeFilter(_is_no_interruption)
         session, self._session = self._session, None
         if session is not None:
-            with suppress(Exception):  # its JVM may have gone, which ends it as well
+            with suppress(Exception):  # its JVM may have ended, and the session with it
                 session.stop()
         if self._folder is not None:
             self._folder.cleanup()
@@ -104,7 +104,7 @@ class LocalSpark:
 
         from eo_listener.spark.jvm.calls import FAILURES  # noqa: PLC0415  # which imports py4j
 
-        for name in _FOREIGN_VARIABLES:  # else the named JVM or server would be used, and stopped
+        for name in _FOREIGN_VARIABLES:  # else pyspark would use the named JVM or server
             os.environ.pop(name, None)
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="eo-listener-")
@@ -130,9 +130,9 @@ class LocalSpark:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Return False for py4j's log record, with a traceback, of a call that Ctrl-C interrupted.
+    """Return False for py4j's log record of a call that Ctrl-C interrupted.
 
-    If a call fails for any other reason, py4j also raises an error.
+    That record has a traceback. If a call fails for any other reason, py4j also raises an error.
     """
     text = str(record.msg)
     return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
@@ -140,10 +140,10 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _own_output() -> Iterator[None]:
-    """Send both outputs of a JVM that starts in this block to standard error.
+    """Send both output streams of a JVM that starts in this block to standard error.
 
-    The output of the JVM's loggers is not part of a command's output. And a program that reads the
-    command's output to its end would wait for the JVM too.
+    The output of the JVM's loggers is not part of the command's output. Also, a program that reads
+    the command's output to its end would otherwise wait for the JVM.
     """
     sys.stdout.flush()
     output = os.dup(1)
@@ -159,10 +159,9 @@ def _own_output() -> Iterator[None]:
 def _own_ctrl_c() -> Iterator[None]:
     """Keep this program's handler of Ctrl-C in the block, not pyspark's.
 
-    Raises KeyboardInterrupt for any error after a Ctrl-C. pyspark's own handler calls Spark; that
-    fails if Spark is answering a call, and Spark may be closed by then. If an error such as a
-    Ctrl-C comes before the JVM has started, which may download for minutes, this function kills the
-    JVM.
+    Raises KeyboardInterrupt for any error after a Ctrl-C. pyspark's own handler calls Spark, which
+    fails if Spark is answering a call or is closed. The start of the JVM may download for minutes;
+    if it is interrupted by a Ctrl-C or fails, this function kills the JVM.
     """
     handler = signal.getsignal(signal.SIGINT)
     with _signals() as arrived:
@@ -170,7 +169,7 @@ def _own_ctrl_c() -> Iterator[None]:
             yield
         except BaseException as error:
             for frame, _ in traceback.walk_tb(error.__traceback__):
-                process = frame.f_locals.get("proc")  # of launch_gateway, which does not keep it
+                process = frame.f_locals.get("proc")  # a local variable of launch_gateway
                 if isinstance(process, Popen):
                     process.kill()
                     process.wait()
@@ -184,7 +183,7 @@ def _own_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bytes]]:
-    """Yield a function that returns the signals that have arrived, whatever their handlers did."""
+    """Yield a function that returns all signals that have arrived, whatever their handlers do."""
     read, written = socket.socketpair()
     with read, written:
         for end in (read, written):

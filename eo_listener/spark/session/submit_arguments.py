@@ -1,4 +1,4 @@
-"""`PYSPARK_SUBMIT_ARGS`: the command line that pyspark starts the JVM with."""
+"""Reads and writes `PYSPARK_SUBMIT_ARGS`, the command line with which pyspark starts the JVM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS: Final = {
     "spark.jars.excludes": "--exclude-packages",
     "spark.jars.repositories": "--repositories",
 }
-"""The settings that have an option of their own, which wins over any `--conf`."""
+"""The settings that have their own option, which overrides any `--conf`."""
 
 # From Spark's SparkSubmitOptionParser: all other options take a value.
 _SWITCHES: Final = frozenset(
@@ -37,14 +37,14 @@ _CONF: Final = ("--conf", "-c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitArguments:
-    """Options with their values (None for a switch), and the arguments after them."""
+    """Options with their values (None for a switch), and the arguments after the options."""
 
     options: tuple[tuple[str, str | None], ...] = ()
     rest: tuple[str, ...] = (SHELL,)
 
     @classmethod
     def parse(cls, text: str) -> SubmitArguments:
-        """Read the arguments as Spark does. Raises SettingsError if they cannot be split."""
+        """Read the arguments as Spark does. Raises SettingsError if `text` is malformed."""
         try:
             tokens = shlex.split(text)
         except ValueError as error:
@@ -73,11 +73,11 @@ class SubmitArguments:
         return shlex.join([*words, *self.rest])
 
     def value(self, option: str) -> str | None:
-        """Return the value of an option: the last value if there are several, as in Spark."""
+        """Return the value of an option; if there are several, the last, as in Spark."""
         return dict(self.options).get(option)
 
     def setting(self, key: str) -> str | None:
-        """Return the value of a setting: that of its own option, or else of its last `--conf`."""
+        """Return the value of a setting, from its own option or else from its last `--conf`."""
         own = self.value(OPTIONS[key]) if key in OPTIONS else None
         if own is not None:
             return own
@@ -85,9 +85,9 @@ class SubmitArguments:
         return values[-1].partition("=")[2] if values and values[-1] is not None else None
 
     def with_setting(self, key: str, value: str) -> SubmitArguments:
-        """Return the arguments with `key` set to `value`, and without earlier values of it.
+        """Return the arguments with `key` set to `value`, and without earlier values of `key`.
 
-        If the setting has an option of its own, the result uses that: it wins over any `--conf`.
+        If the setting has its own option, the result uses that, since it overrides any `--conf`.
         """
         own = OPTIONS.get(key)
         remaining = [

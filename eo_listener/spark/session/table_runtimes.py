@@ -1,4 +1,4 @@
-"""Reads the settings for Iceberg or Delta Lake tables that a Spark will have, before it starts."""
+"""Reads, before Spark starts, which settings for Iceberg or Delta Lake tables it will have."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
 
 def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
-    """Return the settings of this Spark, from `options` and spark-defaults.conf.
+    """Return the facts about `kind` of table, from this Spark, `options` and spark-defaults.conf.
 
-    Raises SettingsError if no Spark is found.
+    Raises SettingsError if there is no Spark.
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
