@@ -261,7 +261,7 @@ class AuditOutcome:
             for finding in self.findings
             if finding.kind is PositionFindingKind.BATCH_REFUSED
         ]
-        parts = [f"the next batch will be refused by {few(refused)}"] if refused else []
+        parts = [f"the next batch will be refused ({few(refused)})"] if refused else []
         if lost:
             parts.append(f"{counted(lost, 'record')} lost or not applied")
         if doubled:
