@@ -89,7 +89,12 @@ def read_history(
 
 
 def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
-    """Compare the end of a partition's history with its head: one transaction moves both."""
+    """Compare the end of a partition's history with its head: one transaction moves both.
+
+    A ledger in a topic has a history of repairs, and none of batches.
+    """
+    if newest.verdict not in (BatchVerdict.FIRST.value, BatchVerdict.NEXT.value):
+        return
     tp, reached = newest.partition, newest.head.range.until
     until = reached if head is None else head.range.until
     if until > reached:
