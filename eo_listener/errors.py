@@ -68,7 +68,7 @@ class EoListenerError(Exception):
     """Base class of all errors that eo_listener raises.
 
     `problem` says what happened, `cause` is the most likely reason, `fix` the remedy. `str()` joins
-    them into one line: "problem. Cause: ... Fix: ...". None of them contains a secret.
+    them into one line: "problem. Cause: ... Fix: ...". None of these texts contains a secret.
     """
 
     exit_code = ExitCode.UNREACHABLE
@@ -217,7 +217,7 @@ class ForeignWriterError(GuardError):
 class TargetRecordsError(GuardError):
     """A target holds rows twice, or has lost some; a sink without transactions cannot undo this.
 
-    `ranges`: the offsets of the target's partitions between which these rows lie.
+    `ranges`: the offsets of the target's partitions that contain these rows.
 
     Cause: records were lost with a broker, the retention is too short, or other programs write to
     the target.
@@ -325,7 +325,8 @@ class SinkError(UnavailableError):
 class RetriableSinkError(SinkError):
     """The store reports a conflict (serialization, deadlock); repeating the whole batch solves it.
 
-    Cause: two writers met, the server is restarting, or a failover is in progress.
+    Cause: two writers wrote at the same time, the server is restarting, or a failover is in
+    progress.
     Fix: nothing if the conflict is temporary: `exactly_once` retries the batch for `retry_timeout`.
     If the query failed, restart it as soon as the store answers.
     """

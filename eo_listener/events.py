@@ -52,7 +52,7 @@ class CommitFailed(Event):
     """The error text of the client's connection to Kafka, if there is one."""
     refused: bool
     """Set for an error that lasts until somebody acts (the group has members, a permission is
-    missing), not for a temporary one.
+    missing), not for a temporary error.
     """
     unknown: bool
     """Set if the commit may have succeeded nevertheless."""
@@ -75,11 +75,11 @@ class Refusal(Enum):
 class CommitRefused(Event):
     """Offsets were not sent, because the group would then report a wrong position.
 
-    `offsets` are the refused offsets. `obstacles` has the offset with which each of them conflicts:
-    a greater offset of the group or of this driver, or the end of the log. `writer` is the run that
-    committed the first of the group's offsets, or None if that is unknown or another program
-    committed it. With `BEYOND_LOG_END`, `offsets` may have been committed before the log was
-    truncated: they are not sent again until the log reaches them.
+    `offsets` are the refused offsets. `obstacles` has the offset with which each refused offset
+    conflicts: a greater offset of the group or of this driver, or the end of the log. `writer` is
+    the run that committed the first of the group's offsets, or None if that is unknown or another
+    program committed it. With `BEYOND_LOG_END`, `offsets` may have been committed before the log
+    was truncated: they are not sent again until the log reaches them.
     """
 
     cluster: str
@@ -140,7 +140,8 @@ class TopicRecreated(Event):
 class CommitterFenced(Event):
     """Another committer has taken over the group, and the broker permanently refuses this one.
 
-    This committer no longer commits `offsets`: its successor commits. `code` is Kafka's error name.
+    This committer no longer commits `offsets`: the other committer does. `code` is Kafka's error
+    name.
     """
 
     cluster: str
@@ -217,7 +218,10 @@ class GuardViolation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressEventsMissed(Event):
-    """No progress event arrived for the batches between these two, so they were not checked."""
+    """No progress event arrived for the batches between `after_batch` and `before_batch`.
+
+    So the guard did not check these batches.
+    """
 
     query: str
     run_id: str

@@ -1,7 +1,8 @@
 """Partitions, offsets and ranges of offsets, as the whole package uses them.
 
 An offset is always that of the *next* record to read, as in Kafka's own group offsets and in
-Spark's progress events. Nothing in this package adds 1 to an offset, or subtracts 1.
+Spark's progress events. Nothing in this package adds 1 to such an offset, or subtracts 1; only the
+offset of a single record becomes a range of one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return len(self._map)
 
     def items(self) -> ItemsView[TopicPartition, int]:
-        """Return the pairs of partition and offset, without the look-ups of the inherited view."""
+        """Return the pairs of partition and offset; the inherited view would look up each key."""
         return self._map.items()
 
     def __hash__(self) -> int:

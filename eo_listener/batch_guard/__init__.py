@@ -1,4 +1,4 @@
-"""Judges if a planned batch is the next batch for a sink, for the sink itself and for the audit.
+"""Judges, for `exactly_once` and for the audit, if a planned batch is the next batch for a sink.
 
 How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 
@@ -16,12 +16,12 @@ How a batch is judged, by offset ranges, partition by partition (`judge_batch`):
 
 A partition without a head:
 
-- The guard doubts it for two reasons: earlier batches of the checkpoint planned the partition
-  (`PlannedBatch.continued`), or the same query id has heads under other names in that store's
-  ledger (`Sink.moved_by`). The runner reads these heads in the first batch of a run (a query that
-  was renamed and renamed back has heads under both names; the model found that history), and if a
-  head is missing. Other names that the same run uses, with several sinks or several `exactly_once`
-  in one function, are no reason for doubt (`process_writes`).
+- The guard doubts such a partition for two reasons: earlier batches of the checkpoint planned the
+  partition (`PlannedBatch.continued`), or the same query id has heads under other names in that
+  store's ledger (`Sink.moved_by`). The runner reads these heads in the first batch of a run (a
+  query that was renamed and renamed back has heads under both names; the model found that case),
+  and if a head is missing. Other names that the same run uses, with several sinks or several
+  `exactly_once` in one function, are no reason for doubt (`process_writes`).
 - Before the guard refuses such a partition, the plan reader finds out where the query began to read
   (`sources/<n>/0`, see `from_the_beginning`): if a range still starts there, no batch has read
   anything of the partition. For a live query Spark reads that file, from any file system that it
@@ -48,7 +48,7 @@ Facts that count, and facts that do not:
 - Topic ids have no order. If the ledger's id differs from the plan's, the runner queries Kafka
   again after it has read the ledger (`on_recreated="restart"` only), so that the plan's id is the
   newer one. Otherwise a driver that was suspended while its topic was recreated would mistake its
-  old topic for the new one; the model found that history.
+  old topic for the new one; the model found that case.
 - Two sources must not read the same partition: the ledger has one head for it.
 
 Cost:

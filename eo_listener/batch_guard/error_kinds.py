@@ -1,4 +1,4 @@
-"""The kinds of a batch's errors: what happened, why, and what to run. Reads and writes nothing.
+"""The kinds of a batch's errors: what happened, why, and what to run. No I/O.
 
 Most texts are the same for every sink. But a ledger that is kept apart from its rows can be older
 than the rows, and a start from that ledger would write rows twice. So for such a ledger there are
@@ -140,9 +140,10 @@ _IN_OLD_TABLE_APART = ErrorText(
     "they would be written twice",
     "(1) If the rows are in topics of this sink (name= was changed, or a topic added), carry its "
     "ledger over{move}, and keep the name, exactly_once(..., name={old}). (2) If they are in "
-    "another topic, start the query once with the old sink, or with both; when that batch is "
-    'committed, change the sink: exactly_once(..., on_first="accept"). (3) If the old sink '
-    "belongs to another exactly_once(...) of the same function, call that function first",
+    "another topic, start the query once with the old sink, or with both sinks, until this batch "
+    'is committed. Then start it with the new sink: exactly_once(..., on_first="accept"). (3) If '
+    "another exactly_once(...) of the same foreachBatch function has the old sink, call that one "
+    "first",
 )
 _RENAMED_APART = ErrorText(
     "the ledger has the query under another name",
@@ -224,19 +225,19 @@ class BatchErrorKind(Enum):
         RegressionError,
         "it ends before it starts",
         "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
-        "Find out what happened to the topic. The sink lacks records written since then below "
-        f"the first of these offsets; to get them, {_ALONE}",
+        "Find out what happened to the topic. The sink lacks the records that were written since "
+        f"then below the first of these offsets; to get them, {_ALONE}",
     )
     CUT_BACK = _Kind(
         RegressionError,
         "it reaches beyond the end of the log",
         "the log was truncated: records were lost in an unclean leader election",
         "Find out what happened to the topic, and restart the query when its log is complete "
-        "again. Otherwise start it under another name, since the ledger has the lost offsets: "
-        'exactly_once(..., name="..."), .option("startingOffsets", starting_offsets(ledger=sink, '
-        'query={name}, bootstrap_servers="...", out_of_range="latest")) on the source, and a new '
-        "checkpointLocation. The query then begins at the end of the log, after the records "
-        "written since",
+        "again. If the records are lost, start the query under another name, since the ledger has "
+        'the lost offsets: (1) exactly_once(..., name="..."). (2) On the source, '
+        '.option("startingOffsets", starting_offsets(ledger=sink, query={name}, '
+        'bootstrap_servers="...", out_of_range="latest")). (3) A new checkpointLocation. The query '
+        "then begins at the end of the log, and skips the records written since the truncation",
     )
     OLDER = _Kind(
         RegressionError,
@@ -281,8 +282,8 @@ class BatchErrorKind(Enum):
         "checkpoint's commits; under the new name its rows would be written twice",
         "(1) Carry the ledger over to the new name{rename}. (2) Or start the query under the old "
         "name, exactly_once(..., name={old}); when it has written its next batch, change the "
-        'name: exactly_once(..., on_first="accept"). (3) If the old name belongs to another '
-        "exactly_once(...) of the same function, call that function first",
+        'name: exactly_once(..., on_first="accept"). (3) If another exactly_once(...) of the same '
+        "foreachBatch function uses the old name, call that one first",
     )
     IN_OLD_TABLE = _Kind(
         NotInLedgerError,
@@ -291,10 +292,11 @@ class BatchErrorKind(Enum):
         "table but not yet in the checkpoint's commits; if the table itself was renamed, its "
         "rows would be written twice",
         "(1) If the table itself was renamed (ALTER TABLE), carry its ledger over{move}, and "
-        "keep the name, exactly_once(..., name={old}). (2) If it is another table, start the "
-        "query once with the old table, or with both; when that batch is committed, change the "
-        'table: exactly_once(..., on_first="accept"). (3) If the old table belongs to another '
-        "exactly_once(...) of the same function, call that function first",
+        "keep the name, exactly_once(..., name={old}). (2) If the sink now names a different "
+        "table, start the query once with the old table, or with a sink for each, until this "
+        "batch is committed. Then start it with the new table: exactly_once(..., "
+        'on_first="accept"). (3) If another exactly_once(...) of the same foreachBatch function '
+        "writes the old table, call that one first",
         _IN_OLD_TABLE_APART,
     )
     RENAMED = _Kind(

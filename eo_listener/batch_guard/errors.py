@@ -1,4 +1,4 @@
-"""Collects the errors of a batch, and raises the gravest. Reads and writes nothing."""
+"""Collects the errors of a batch, and raises the gravest. No I/O."""
 
 from __future__ import annotations
 

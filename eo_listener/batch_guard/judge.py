@@ -87,12 +87,13 @@ def judge_batch(
     """Judge `plan` by the heads that a sink's ledger holds under `name`.
 
     `sink` is the sink's label, and `ledger` the place of its heads, for the texts of errors.
-    `other_heads` is needed if `is_unknown`, and in the first batch of a run: without it each
-    partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
+    `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
+    it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
-    `topic_was_recreated`, the caller then queries Kafka for the plan after it has read `applied`.
-    `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with which counted
-    sources continue, and the batch after which they do. Those sources ignore `per_partition`.
+    `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
+    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with
+    which counted sources continue, and the batch after which they do. Those sources ignore
+    `per_partition`.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -193,7 +194,7 @@ class _BatchCheck:
     def find_vanished(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Add an error for each partition in the ledger that the batch does not read.
 
-        Partitions of topics that the batch does not read at all are left out.
+        The method skips topics that the batch does not read at all.
         """
         gone = self.applied.keys() - ranges.keys()
         if not gone:
@@ -239,7 +240,7 @@ class _BatchCheck:
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge each range by its offsets; an empty range only creates a missing head.
 
-        A range that simply comes next, as nearly all do, is judged here, without further calls.
+        A range that simply comes next, as nearly all do, needs no further calls.
         """
         applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -329,7 +330,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end, or was not read; else add an error."""
+        """Return True if the log reaches the range's end or was not read; if not, add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -460,16 +461,16 @@ class _BatchCheck:
     def next_move(
         self, counted: CountedSources, head: Head | None, new_checkpoint: str | None
     ) -> Move | None:
-        """Return the move of BATCHES; None, with an error added, if the batch must not be applied.
+        """Return the move of BATCHES; add an error and return None if the guard refuses the batch.
 
-        This compares the batch's number with the head of BATCHES, which each batch of a checkpoint
-        moves by one. A number has a meaning in its own checkpoint only, and there only for one plan
-        of the batch. So the head names both: it holds the checkpoint's query id, and in place of a
-        topic id the id of the plan. The guard accepts a head of another checkpoint only if the user
-        has named this head and the new checkpoint. With a general consent, a query whose checkpoint
-        was deleted would read a whole source a second time; and what the new checkpoint has to read
-        depends on what the sink has. `new_checkpoint` names the head and the new checkpoint, in the
-        form of `_consent`.
+        The method compares the batch's number with the head of BATCHES, which each batch of a
+        checkpoint moves by one. A number has a meaning in its own checkpoint only, and there only
+        for one plan of the batch. So the head names both: it holds the checkpoint's query id, and
+        in place of a topic id the id of the plan. The guard accepts a head of another checkpoint
+        only if the user has named this head and the new checkpoint. With a general consent, a query
+        whose checkpoint was deleted would read a whole source a second time; and what the new
+        checkpoint has to read depends on what the sink has. `new_checkpoint` names the head and the
+        new checkpoint, in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:

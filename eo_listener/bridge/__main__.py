@@ -1,4 +1,4 @@
-"""`python -m eo_listener.bridge`, which the shim starts; never start it by hand."""
+"""The program `python -m eo_listener.bridge`, which the shim starts; do not start it by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eo_listener.bridge.service import BridgeService
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.model.fault_points import fault_point
 
-BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; the shim starts no other bridge after it
+BAD_SETTINGS: Final = 78  # EX_CONFIG of sysexits.h; after this code the shim starts no other bridge
 _GRACE: Final = 3.0
 
 logger = logging.getLogger("eo_listener")
@@ -42,7 +42,7 @@ def main() -> int:
         logger.error("%s", error)  # noqa: TRY400  # a user's mistake
         return BAD_SETTINGS
     except EoListenerError as error:
-        logger.error("%s", error)  # noqa: TRY400  # one line says it all
+        logger.error("%s", error)  # noqa: TRY400  # one line is enough
         return error.exit_code
     return 0
 

@@ -1,4 +1,4 @@
-"""The bridge's client of the JVM: sends lines and questions, and takes the lines that answer."""
+"""The bridge's client of the JVM: sends lines and questions, and receives the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JvmClient:
         self._closed = False
 
     def send(self, line: bytes) -> None:
-        """Write a line. Raises JvmError if the JVM no longer reads."""
+        """Write a line. Raises JvmError if the JVM no longer reads lines."""
         try:
             with self._write_lock:
                 self._output.write(line)
@@ -61,7 +61,7 @@ class JvmClient:
         return answer.text
 
     def answered(self, answer: Answer) -> None:
-        """Pass an answer to the thread that asked; drop an answer that comes too late."""
+        """Pass an answer to the thread that asked; drop a late answer."""
         waiting = self._open.get(answer.number)
         if waiting is not None and waiting.set_running_or_notify_cancel():
             waiting.set_result(answer)
@@ -77,14 +77,14 @@ def _gone() -> JvmError:
     return JvmError("Spark's JVM cannot be called", cause="it has ended or closed the pipe")
 
 
-_QUERY_TIMEOUT: Final = 10.0  # a position may be read from a slow file system
-_SHIM_TIMEOUT: Final = 60.0  # the calls have time limits of their own, below this
+_QUERY_TIMEOUT: Final = 10.0  # the JVM may read a position from a slow file system
+_SHIM_TIMEOUT: Final = 60.0  # the calls have lower time limits of their own
 
 
 class BridgeQueries:
-    """The `QueryReader` of the bridge: the shim answers for the queries of its driver.
+    """The `QueryReader` of the bridge: asks the shim about the driver's queries.
 
-    The shim holds a query from its start until `forget`, so it also answers after the query has
+    The shim holds a query from its start until `forget`, so it answers even after the query has
     ended.
     """
 
@@ -121,7 +121,7 @@ class BridgeQueries:
         return self._jvm.ask("ended", run_id=run_id, timeout=_QUERY_TIMEOUT) == "true"
 
     def forget(self, run_id: str) -> None:
-        """Tell the JVM to release a run, because all its offsets are committed or refused."""
+        """Have the JVM release a run, because all its offsets are committed or refused."""
         self._forget(run_id)
 
 

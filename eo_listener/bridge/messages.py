@@ -1,8 +1,8 @@
 """The messages between the JVM and the bridge, format 1: each is a JSON object on one line.
 
-The lines are in UTF-8.
+The lines are in UTF-8, and may contain the user's secrets.
 
-The Java side of the format is the class `Message`. The lines may hold the users' secrets.
+The Java class `Message` is the other side of the format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The JVM's first message; `conf` is the part `spark.eo.*` of Spark's configuration."""
+    """The JVM's first message. `conf` are the settings `spark.eo.*` of Spark's configuration."""
 
     shim: str
     conf: Mapping[str, str] = field(repr=False)
@@ -66,7 +66,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The JVM's answer to a question of the bridge: `text`, or why the question failed."""
+    """The JVM's answer to a question of the bridge: `text`, or `failed` with the reason."""
 
     number: int
     text: str | None = field(repr=False)
@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The JVM reports that the application ends, and waits `seconds` for the bridge."""
+    """The JVM reports the end of the application, and waits `seconds` for the bridge."""
 
     seconds: float
 
@@ -84,7 +84,7 @@ FromJvm = Started | Progressed | Idle | Ended | Ping | Answer | End
 
 
 def parse(line: bytes) -> FromJvm | None:
-    """Read a line that follows the JVM's first; return None for an unknown kind of message.
+    """Read a line after the JVM's first line; return None for an unknown kind of message.
 
     Raises FormatError.
     """
@@ -131,7 +131,7 @@ def ask(number: int, question: str, *, run_id: str, call: str, argument: str) ->
 
 
 def forget(run_id: str) -> bytes:
-    """Return the message that a run is settled: the bridge will not ask about it again.
+    """Return the message that a run is settled: the bridge will not ask about the run again.
 
     The JVM may also drop the run's events.
     """

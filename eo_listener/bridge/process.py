@@ -1,4 +1,4 @@
-"""Sets up the process of the bridge: its pipes, its log, and its end in every case."""
+"""Sets up the bridge's process: its pipes, its log, its signals, and its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGGER_NAME: Final = "eo_listener"
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Reserve standard input and output for the protocol, and return them.
 
-    From then on, whatever Python or a C library prints goes to standard error.
+    From then on, output of Python or of a C library goes to standard error.
     """
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -32,8 +32,8 @@ def ignore_signals() -> None:
 
     The bridge ends when its pipe shows that the driver ends.
 
-    A Ctrl-C, a closed terminal and a cluster manager signal all processes of a driver at once,
-    including the bridge, which then still has the last offsets to commit.
+    A Ctrl-C, a closed terminal and a cluster manager signal all processes of a driver at once, but
+    the bridge must still commit the last offsets.
     """
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -42,11 +42,11 @@ def ignore_signals() -> None:
 
 
 def continue_when_driver_dies() -> None:
-    """Let Linux continue this process, if it is stopped, when its driver dies.
+    """Have Linux continue this process, if it is stopped, when its driver dies.
 
     Otherwise a stopped process would stay forever.
 
-    Linux also sends the signal when only the driver's thread that started the bridge ends; this
+    Linux also sends the signal when only the driver's thread that started the bridge ends, which
     does no harm.
     """
     if sys.platform == "linux":
@@ -54,16 +54,16 @@ def continue_when_driver_dies() -> None:
 
 
 def die_after(seconds: float) -> None:
-    """End this process after `seconds`, whatever it is doing.
+    """End this process after `seconds`, in whatever state it is.
 
-    A thread that needs no running Python code does it.
+    The thread that ends the process needs no running Python code.
     """
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def log_to_driver(*, debug: bool = False) -> None:
-    """Log to standard error in the form that the shim reads: every line is `LEVEL text`."""
-    logging.raiseExceptions = False  # nobody would see a complaint about a driver that is gone
+    """Log to standard error in the form that the shim reads, where every line is `LEVEL text`."""
+    logging.raiseExceptions = False  # if the driver is gone, nobody reads the error
     handler = logging.StreamHandler()
     handler.setFormatter(_EachLine("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

@@ -28,11 +28,11 @@ LONGEST: Final = 5.0
 class SettledRunReporter:
     """Reports each ended run as soon as all its offsets are committed or refused.
 
-    Kafka or eo_listener may refuse an offset forever. If a bridge dies before a run is settled, the
-    JVM still has all that the next bridge needs to commit the run. As an observer, this class
-    learns the groups of each run.
+    A refusal by Kafka or eo_listener may last forever. If a bridge dies before a run is settled,
+    the JVM still has everything that the next bridge needs to commit the run. As an observer, this
+    class learns the groups of each run.
 
-    The class does not ask Kafka, only the committer, which alone decides how often to try.
+    The class asks only the committer, not Kafka, since the committer decides how often to try.
     """
 
     def __init__(self, settled: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ class SettledRunReporter:
         self._changed = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        """Note the groups of a run from its event RunGroupsChanged; returns at once."""
+        """Record the groups of a run from its event RunGroupsChanged, and return at once."""
         if isinstance(event, RunGroupsChanged) and not event.ended:
             with self._changed:
                 self._groups[event.run_id] = event.groups
@@ -79,7 +79,7 @@ class SettledRunReporter:
         """Report the runs that have nothing left to commit. Only one thread may call this."""
         with self._changed:
             added, self._added = self._added, []
-            # A run that is added twice still waits for the same offsets.
+            # A run that was added twice still waits for the same offsets.
             added = [run_id for run_id in added if run_id not in self._unsettled]
             new = {run_id: self._groups.pop(run_id, frozenset()) for run_id in added}
         for run_id, groups in new.items():
@@ -87,7 +87,8 @@ class SettledRunReporter:
         still_waiting = waiting(
             {offset[:2] for offsets in self._unsettled.values() for offset in offsets}
         )
-        # If a greater offset has replaced one, the run with the greater offset is kept too.
+        # If a greater offset has replaced a run's offset, the run with the greater offset is
+        # unsettled too.
         self._unsettled = {
             run_id: offsets & still_waiting for run_id, offsets in self._unsettled.items()
         }
@@ -96,7 +97,7 @@ class SettledRunReporter:
             self._settled(run_id)
 
 
-_RESERVE: Final = 0.5  # seconds of `End` that are kept for ending
+_RESERVE: Final = 0.5  # seconds of `End` that are reserved for ending
 
 logger = logging.getLogger("eo_listener")
 
@@ -122,7 +123,7 @@ class BridgeService:
         jvm.send(messages.greeting(package=__version__, flush=flush, timeout=timeout))
 
     def listen(self) -> float:
-        """Handle lines until the driver ends or is gone; return the seconds left to commit.
+        """Handle lines until the driver ends or is gone; return the seconds that remain to commit.
 
         Raises FormatError for a line that cannot be read.
         """
@@ -133,11 +134,11 @@ class BridgeService:
         return over
 
     def close(self, seconds: float) -> None:
-        """Commit the remaining offsets within `seconds`, and name the offsets that are lost."""
+        """Commit the remaining offsets within `seconds`, and report the offsets that are lost."""
         self._service.close(time.monotonic() + seconds)
 
     def _read(self) -> None:
-        """Handle lines until the pipe ends, even after `End`, because answers still come then."""
+        """Handle lines until the pipe ends, even after `End`, since answers may follow."""
         try:
             for line in self._lines:
                 self._take(line)
@@ -146,7 +147,7 @@ class BridgeService:
         except EoListenerError as error:
             self._outcome.put(error)
         except Exception:
-            # A bug of eo_listener: the shim starts another bridge, which is better than a deaf one.
+            # A bug of eo_listener: end, so that the shim starts another bridge.
             logger.exception("the bridge could not handle a line of the driver")
             self._outcome.put(EoListenerError("The bridge ends so that another can take over"))
 
@@ -171,7 +172,7 @@ class BridgeService:
                 logger.debug("the shim sent a message that this version does not support")
 
     def _send(self, line: bytes) -> None:
-        """Send a line; if the driver has ended, only log that: `_read` also sees the end."""
+        """Send a line. If the driver has ended, only log that, since `_read` sees the end too."""
         try:
             self._jvm.send(line)
         except JvmError as error:

@@ -1,6 +1,6 @@
 """The command `eo-listener`.
 
-Each subcommand has its own module. This module assembles the subcommands, and prints each error as
+Each subcommand has its own module. This module assembles the subcommands, and prints an error as
 one line.
 """
 
@@ -34,7 +34,7 @@ from eo_listener.spark import shim
 
 
 class _Stopped(Exception):  # noqa: N818  # not always an error
-    """Ctrl-C, or an error of writing the output. typer would exit with status 1 for both."""
+    """A Ctrl-C, or a failed write of the output. For both, typer would exit with status 1."""
 
     def __init__(self, reason: OSError | KeyboardInterrupt) -> None:
         self.reason = reason
@@ -42,7 +42,7 @@ class _Stopped(Exception):  # noqa: N818  # not always an error
 
 
 class _Commands(TyperGroup):
-    """The group of all commands. Its OSErrors and KeyboardInterrupts never reach typer."""
+    """The group of all commands. Their OSErrors and KeyboardInterrupts never reach typer."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _passed_on():
@@ -63,11 +63,11 @@ def _passed_on() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _dashes_explained() -> Iterator[None]:
-    """Explain, in the error for an unknown option, how to give a name that begins with a dash."""
+    """In the error for an unknown option, explain how to give a name that begins with a dash."""
     try:
         yield
     except Exception as error:
-        # The class is click's, or that of typer's copy of click, which has no public name for it.
+        # The class is from click, or from typer's copy of click, in which it has no public name.
         if type(error).__name__ == "NoSuchOption":
             _explain_dash(error)
         raise
@@ -91,7 +91,7 @@ app = typer.Typer(
     help="Knowing, and proving, where Spark stands in Kafka.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its tables cut the names of options on a narrow terminal
+    rich_markup_mode=None,  # rich's tables cut the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -135,10 +135,10 @@ def jar() -> None:
 
 
 def main() -> None:
-    """Run the command line; print a user's mistake as one line on stderr, without a traceback.
+    """Run the command line; print an error as one line on stderr, without a traceback.
 
-    For a fault in eo-listener the command prints the traceback, and exits with 70 (EX_SOFTWARE): 1
-    would mean that it has found a problem in what it checks.
+    For a fault in eo-listener, the function prints the traceback, and exits with 70 (EX_SOFTWARE),
+    because 1 means that the command has found a problem.
     """
     _require_streams()
     try:
@@ -152,7 +152,7 @@ def main() -> None:
         _end_stopped(reason)
     except EoListenerError as error:
         _end(str(error), error.exit_code)
-    except Exception:  # noqa: BLE001  # the outermost handler: prints it, exits with its own code
+    except Exception:  # noqa: BLE001  # the outermost handler: prints the error, and exits with 70
         with contextlib.suppress(OSError):
             traceback.print_exc()
         _leave(ExitCode.FAULT)
@@ -184,7 +184,7 @@ def _end_stopped(reason: OSError | KeyboardInterrupt) -> NoReturn:
 
 
 def _end(line: str, code: int) -> NoReturn:
-    shown = escaped(line, keep="\n")  # parts of it come from outside, such as names in a file
+    shown = escaped(line, keep="\n")  # parts of the line come from outside, such as names in a file
     with contextlib.suppress(OSError):
         print(f"eo-listener: {shown}", file=sys.stderr, flush=True)
     _leave(code)
@@ -193,7 +193,7 @@ def _end(line: str, code: int) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """Exit with `code`, even if some output could not be written.
 
-    Python would try again to write the output, fail, and exit with a different code.
+    Otherwise Python would try again to write the output, fail, and exit with a different code.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

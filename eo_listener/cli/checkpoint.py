@@ -144,7 +144,7 @@ def _batch(contents: CheckpointContents, batch: BatchOffsets) -> str:
 
 
 def _numbers(batches: Sequence[int]) -> str:
-    """Format batches as `3 to 9`; if some of these are missing, add how many there are."""
+    """Format batches as `3 to 9`; if some of these are missing, add the number of batches."""
     if not batches:
         return "none"
     first, last = batches[0], batches[-1]

@@ -1,8 +1,8 @@
-"""The values that a shell offers for completion. Reads and writes nothing.
+"""Completes values of options in a shell. Reads and writes nothing.
 
-Names of groups and topics are not completed: each Tab would query Kafka, with the secrets of a
-half-typed line, and the shell would wait as long as the cluster is unreachable. If this module
-offers nothing, the shell completes the names of files.
+This module does not complete names of groups and topics: each Tab would send a request to Kafka,
+with the secrets of a half-typed line, and the shell would wait as long as the cluster is
+unreachable. If this module returns no values, the shell completes the names of files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from eo_listener.sinks.ledger_address import EACH_FORM
 
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return a function that completes the word of an option, which must be one of `values`."""
+    """Return a function that completes a value that must be one of `values`."""
     words = tuple(values)
 
     def complete(incomplete: str) -> list[str]:
@@ -25,8 +25,8 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
 def ledger(incomplete: str) -> list[str]:
     """Complete the kind of a ledger's address.
 
-    The result has both the kind (`sqlite:`) and the whole form of an address. A shell inserts the
-    common beginning of the two, and so adds no blank after the kind.
+    The result has both the kind (`sqlite:`) and the whole form of an address. The shell inserts the
+    common beginning of the two, and so adds no space after the kind.
     """
     completions: list[str] = []
     for form in EACH_FORM:

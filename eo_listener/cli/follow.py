@@ -70,7 +70,7 @@ class TargetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """The options that say how to follow checkpoints, with the names of the config file."""
+    """The options for following checkpoints; the fields have the names of the config file."""
 
     interval: Annotated[
         float | None,
@@ -88,7 +88,7 @@ class ServiceOptions:
         typer.Option(
             "--guard",
             autocompletion=completion.one_of(mode.value for mode in GuardMode),
-            help="What to do if a batch does not continue the batch before it: withhold or warn. "
+            help="Reaction to a batch that does not continue the previous batch: withhold or warn. "
             "Default: withhold.",
         ),
     ] = None
@@ -97,7 +97,7 @@ class ServiceOptions:
         typer.Option(
             "--on-rewind",
             autocompletion=completion.one_of(choice.value for choice in OnRewind),
-            help="What to do if a checkpoint is behind its group: refuse or allow. "
+            help="Reaction to a checkpoint that is behind its group: refuse or allow. "
             "Default: refuse.",
         ),
     ] = None
@@ -106,13 +106,13 @@ class ServiceOptions:
         typer.Option(
             "--mode",
             autocompletion=completion.one_of(mode.value for mode in CommitMode),
-            help="How to commit: simple, member or transactional. Default: simple.",
+            help="The way to commit: simple, member or transactional. Default: simple.",
         ),
     ] = None
 
 
 def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
-    """Return the checkpoints to follow that the command line names. Raises SettingsError."""
+    """Return the checkpoints that the command line names. Raises SettingsError."""
     if not options.checkpoints:
         raise SettingsError(
             "no checkpoint is named", fix="Run eo-listener follow FOLDER, or use --config"
@@ -123,8 +123,8 @@ def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
         raise SettingsError("no group is named", fix="Add -g GROUP")
     if options.name is not None and len(options.checkpoints) > 1:
         raise SettingsError(
-            "--name is for a single checkpoint",
-            cause=f"{len(options.checkpoints)} are named",
+            "--name is only for a single checkpoint",
+            cause=f"{len(options.checkpoints)} checkpoints are named",
             fix="Use --config, in which each checkpoint has a name of its own",
         )
     cluster = Cluster.from_properties(as_properties(options.servers, options.properties))
@@ -141,7 +141,7 @@ def typed_targets(options: TargetOptions) -> tuple[FollowedCheckpoint, ...]:
 
 
 def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> Follower:
-    """Build a Follower; `service` are settings, by their names in the config file.
+    """Build a Follower. `service` are settings, by their names in the config file.
 
     Raises SettingsError.
     """
@@ -173,7 +173,7 @@ def build(targets: Sequence[FollowedCheckpoint], service: Mapping[str, Any]) -> 
 EXAMPLE = "Example: eo-listener follow s3a://bucket/flights-c -b localhost:9092 -g flights-to-pg"
 
 _ONCE = 60.0
-_CLOSING = 5.0  # with the steps after it, below the 10 s that containers have to end
+_CLOSING = 5.0  # seconds; with the steps after it, less than the 10 s that a container has to end
 _TICK = 1.0
 
 
@@ -196,10 +196,10 @@ def follow(
         bool, typer.Option("--json", help="With --once: print one JSON document.")
     ] = False,
 ) -> None:
-    """Commit offsets for queries, from their checkpoints alone.
+    """Commit offsets for queries, only from their checkpoints.
 
     Runs until SIGTERM or Ctrl-C; the query needs no code, no jar and no restart. With --once: exit
-    status 0 if all is confirmed, 1 if a problem was found, 3 if a checkpoint or Kafka was
+    status 0 if all offsets are confirmed, 1 if there is a problem, 3 if a checkpoint or Kafka is
     unavailable.
     """
     if not once and (as_json or timeout is not None):
@@ -270,7 +270,7 @@ def _document(report: Report) -> dict[str, object]:
 
 
 def _serve(follower: Follower, count: int) -> None:
-    """Commit for the followed checkpoints until a signal comes; a second one ends the process."""
+    """Commit for the checkpoints until a signal comes; a second signal ends the process."""
     with stop_signals() as stopped:
         follower.start()
         logging.getLogger("eo_listener").info("following %d checkpoints", count)

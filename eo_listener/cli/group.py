@@ -61,7 +61,7 @@ _ARGUMENT: Final = re.compile(r'\b(missing|out_of_range|recreated)="(\w+)"')
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The options of each command that changes a group."""
+    """The options that all commands that change a group share."""
 
     out_of_range: Annotated[
         str,
@@ -90,7 +90,7 @@ class ChangeOptions:
     as_json: Json = False
 
     def chooser(self, missing: str) -> Callable[..., dict[TopicPartition, int]]:
-        """Return `choose_for_group` with the policies in the options. Raises SettingsError."""
+        """Return `choose_for_group` with the policies from the options. Raises SettingsError."""
         require_one_of("--missing", missing, [*POLICIES, LEAVE])
         return partial(
             choose_for_group,
@@ -154,7 +154,7 @@ def _new_offsets(
 
 
 def _as_options(fix: str | None) -> str | None:
-    """Replace the arguments of `starting_offsets` in a fix by the options of the command."""
+    """Replace arguments of `starting_offsets` in a fix by the command's options."""
     if fix is None:
         return None
     as_options = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')} {match[2]}", fix)
@@ -225,8 +225,8 @@ def _notes(change: GroupChange) -> list[str]:
         )
     if change.rewinds and change.positions():
         notes.append(
-            "a Spark query does not start from the group but from its checkpoint. A listener "
-            "that commits to this group moves it to its query's position again"
+            "a Spark query starts from its checkpoint, not from the group. A listener "
+            "that commits to this group moves the group to its query's position again"
         )
     return notes
 
@@ -271,7 +271,7 @@ Missing = Annotated[
     str,
     typer.Option(
         autocompletion=completion.one_of((*POLICIES, LEAVE)),
-        help="For a partition with no offset in the origin and none in the group: earliest, "
+        help="For a partition without an offset in the origin and in the group: earliest, "
         "latest, fail or leave.",
     ),
 ]
@@ -296,10 +296,10 @@ def seed(
     missing: Missing = "earliest",
     change: ChangeOptions,
 ) -> None:
-    """Give a group offsets if it holds none, and move it forward if it is behind.
+    """Give a group the offsets that it lacks, and move it forward if it is behind.
 
-    Never moves it back; `group rewind` does. Refuses while the group has members, or if its offsets
-    move within --watch seconds.
+    Never moves the group back; `group rewind` does. Refuses while the group has members, or if its
+    offsets change within --watch seconds.
     """
     named = NamedOrigin(group=group, command="group seed", options=origin)
     change_group(named, as_properties(servers, properties), missing, change)
@@ -321,7 +321,7 @@ def rewind(
     """Move a group back, so that consumers read records again.
 
     Does not move partitions that are already behind. Each commit records the group's previous
-    offset. A Spark query does not start there: it starts from its checkpoint.
+    offset. A Spark query does not start from the group, but from its checkpoint.
     """
     named = NamedOrigin(group=group, command="group rewind", options=origin)
     change_group(named, as_properties(servers, properties), LEAVE, change, rewinds=True)
@@ -350,10 +350,10 @@ def import_(
     missing: Missing = LEAVE,
     change: ChangeOptions,
 ) -> None:
-    """Give a group the offsets of a file; never moves it back.
+    """Give a group the offsets in a file; never move the group back.
 
-    With --by-time, consumers read records around the position again and skip none, if the copy of
-    the topic keeps the order and the times of the records (as MirrorMaker does).
+    Use --by-time for a copy of the topic that keeps the order and the times of the records, as
+    MirrorMaker's copies do. Consumers then read some records again, and skip no record.
     """
     options = OriginOptions(file=file, topics=topics)
     named = NamedOrigin(group=group, command="group import", options=options, by_time=by_time)
@@ -385,7 +385,7 @@ def export(
     Kafka's tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
 
     Kafka leaves out topics for which this client lacks the right Describe. If you name topics with
-    --topic, the command exports each of them or reports that it is missing.
+    --topic, the command exports each topic, or reports that it is missing.
     """
     require_names("group", groups)
     if len(set(groups)) < len(groups):
@@ -419,8 +419,8 @@ def _refuse_absent(
         of_topics = f" of {few(sorted(topics or topics_named))}" if topics_named else ""
         raise SettingsError(
             f"group {few(groups or by_group)} holds no offsets{of_topics}",
-            cause="they expired, nobody has committed any, or the name is wrong",
-            fix="Run eo-listener status GROUP -b SERVERS to see what it holds",
+            cause="the offsets expired, no offset was ever committed, or the name is wrong",
+            fix="Run eo-listener status GROUP -b SERVERS to see its offsets",
         )
 
 
@@ -431,7 +431,7 @@ def _exported(
     with_ids: bool,
     times: bool,
 ) -> list[ExportedGroup]:
-    """Return the groups with their metadata and, if requested, topic ids and record times."""
+    """Return the groups with their metadata, and topic ids and record times if requested."""
     ids: Mapping[str, str] = {}
     if with_ids:
         with closing(SourceCluster(properties)) as cluster:
@@ -461,7 +461,7 @@ def _write(output: Path | None, text: str) -> None:
         return
     try:
         _replace(output.resolve(strict=output.is_symlink()), text)
-    except (OSError, RuntimeError) as error:  # the latter for links in a circle, up to Python 3.12
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, up to Python 3.12
         reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
         raise StorageError(
             f"the file {output} cannot be written: {reason}",
@@ -470,7 +470,7 @@ def _write(output: Path | None, text: str) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write `text` to `file` completely or not at all: a truncated CSV file looks complete."""
+    """Write `text` to `file` completely or not at all, as a truncated CSV file looks complete."""
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_text(text, encoding="utf-8")
         return

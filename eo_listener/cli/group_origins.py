@@ -1,4 +1,4 @@
-"""The origins of offsets for `eo-listener group seed` and `rewind`, and their options."""
+"""Reads the origins of offsets for `eo-listener group seed` and `rewind`, and has their options."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OriginOptions:
-    """The options that name the origin of the offsets, and the topics to which to limit it."""
+    """The options that name the origin of the offsets, and limit the topics."""
 
     checkpoint: Annotated[
         str | None,
@@ -88,7 +88,7 @@ class OriginOptions:
         str | None,
         typer.Option(
             "--from-time",
-            help="The first records of this time or later: 2013-01-01T05:00:00Z, or milliseconds "
+            help="The first records at this time or later: 2013-01-01T05:00:00Z, or milliseconds "
             "since 1970.",
         ),
     ] = None
@@ -103,9 +103,9 @@ class OriginOptions:
     topics: Topics = None
 
     def address(self) -> LedgerAddress | None:
-        """Return the address in --from-ledger, or None if it is not given.
+        """Return the address in --from-ledger, or None if that option is not given.
 
-        Raises SettingsError, also for options of a ledger without --from-ledger.
+        Raises SettingsError, also for a ledger's options without --from-ledger.
         """
         if self.ledger is not None:
             return LedgerAddress.parse(self.ledger)
@@ -120,7 +120,7 @@ class OriginOptions:
     def read_ledger(
         self, address: LedgerAddress, properties: Mapping[str, str]
     ) -> tuple[Origin, Head, str]:
-        """Return a query's applied position in the ledger, its newest head, and its name there."""
+        """Return a query's applied position in the ledger, its newest head, and its name."""
         with (
             closing(spark_for([address], spark_settings(self.spark_conf or ()))) as spark,
             closing(
@@ -153,10 +153,10 @@ class OriginOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOrigin:
-    """The one origin that the options of a command name.
+    """The origin that the options of a command name.
 
-    `by_time` is True if the times of the records in a file count, not their offsets. `group` is the
-    group to change; of a file with several groups, only that group counts.
+    `by_time` is True if the record times in a file determine the offsets. `group` is the group to
+    change, which also selects the entry in a file with several groups.
     """
 
     group: str
@@ -179,7 +179,7 @@ class NamedOrigin:
         )
         if sum(origin is not None for origin in origins) != 1:
             raise SettingsError(
-                f"{self.command} needs exactly one place to take offsets from",
+                f"{self.command} needs exactly one origin of offsets",
                 fix="Give exactly one of --from-checkpoint, --from-ledger, --from-group, "
                 "--from-time, --from-offsets and --from-file",
             )
@@ -197,13 +197,12 @@ class NamedOrigin:
         held_partitions: Collection[TopicPartition],
         properties: Mapping[str, str],
     ) -> tuple[Origin, CommitMetadata]:
-        """Read the origin; return it, and the author to name in the metadata of the commits.
+        """Read the origin; return it, and the author for the metadata of the commits.
 
-        `held_partitions` are the partitions for which the group that is to be changed holds
-        offsets. If the origin is a time and no topic is named, the time applies to these
-        partitions. `properties` are the properties of the cluster's client, used for a ledger in a
-        topic. Raises SettingsError, KafkaError, StorageError, SinkError, CheckpointError and
-        FormatError.
+        `held_partitions` are the partitions for which the group to change holds offsets. If the
+        origin is a time and no topic is named, the time applies to these partitions. `properties`
+        are the properties of the cluster's client, for a ledger in a topic. Raises SettingsError,
+        KafkaError, StorageError, SinkError, CheckpointError and FormatError.
         """
         author = CommitMetadata(
             name="", query_id="", run_id=uuid4().hex[:8], batch_id=-1, command=self.command
@@ -303,7 +302,7 @@ def _end_of(checkpoint: Checkpoint, batch: BatchOffsets) -> Origin:
         raise SettingsError(
             f"{origin.label} has no Kafka offsets",
             cause="the query reads other sources only, or has not read its topics yet",
-            fix="Run eo-listener checkpoint show CHECKPOINT to see what it holds",
+            fix="Run eo-listener checkpoint show CHECKPOINT to see its contents",
         )
     return origin
 
@@ -317,8 +316,8 @@ def parse_time(text: str) -> int:
 
     Raises SettingsError, also for a time without a zone.
 
-    The function also refuses a number that may be a year, or a time in seconds or microseconds:
-    read as milliseconds, such a number would select the start or the end of the log.
+    The function also refuses a number that may be a year, or a time in seconds or microseconds: as
+    milliseconds, such a number would select the start or the end of the log.
     """
     if _NUMBER.fullmatch(text):
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:
@@ -380,7 +379,7 @@ def _text(file: Path) -> str:
 
 
 def _of_group(groups: Sequence[ExportedGroup], group: str, file: Path) -> ExportedGroup:
-    """Return a file's entry for `group`, or its only entry, whatever its name is."""
+    """Return a file's only entry, whatever its name is, or else its entry for `group`."""
     if len(groups) == 1:
         return groups[0]
     for exported in groups:

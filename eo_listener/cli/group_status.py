@@ -1,4 +1,4 @@
-"""Reads the position of groups, once or repeatedly, for `eo-listener status`."""
+"""Reads the positions of groups, once or repeatedly, for `eo-listener status`."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from eo_listener.model.lag_window import LagTrend, LagVerdict, LagWindow, graves
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import Position, TopicPartition
 
-_AGES: Final = 2.0  # seconds for the times of the oldest records of all groups
+_AGES: Final = 2.0  # seconds for reading the times of the oldest unread records of all groups
 
 Rows = tuple[PartitionLag, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """The status of one group. A value that needs several readings is None until they are made."""
+    """The status of one group. A value that needs several readings is None until then."""
 
     group: str
     rows: Rows
     now_ms: int
-    #: The reason why it could not be read, in Kafka's words.
+    #: Kafka's name of the error if the group could not be read.
     error: str | None = None
-    #: The verdicts of its partitions.
+    #: The verdicts of the group's partitions.
     verdicts: Mapping[TopicPartition, LagVerdict | None]
-    #: Seconds until its lag is zero.
+    #: Seconds until the group's lag is zero.
     drained_in: float | None = None
-    #: Seconds since its last commit.
+    #: Seconds since the group's last commit.
     quiet: float | None = None
 
     @property
     def verdict(self) -> LagVerdict | None:
-        """Burrow's verdict on the group, or None if it is not known yet."""
+        """Burrow's verdict on the group, or None if there is no verdict yet."""
         return gravest(list(self.verdicts.values()))
 
     @property
     def age(self) -> float | None:
-        """The age of the oldest record that is still to be read, in seconds."""
+        """The age of the oldest unread record, in seconds."""
         return oldest(self.rows, self.now_ms)
 
     @property
@@ -72,7 +72,7 @@ class GroupStatus:
 
     @property
     def stable_lag(self) -> int | None:
-        """The sum of all lags of read_committed consumers, or None if it is unknown."""
+        """The sum of all lags of read_committed consumers, or None if a lag is unknown."""
         return total(self.rows, stable=True) if self.rows else None
 
     def document(self) -> dict[str, Any]:
@@ -108,10 +108,10 @@ class GroupStatus:
 
 
 class StatusReader:
-    """Reads the groups that `names` lists or matches with a pattern (`*`, `?`), or all groups.
+    """Reads the groups that `names` or its patterns (`*`, `?`) select, or all groups.
 
-    `repeated` is True if it reads more than once. Only one thread may use it. Every reading may
-    raise KafkaError.
+    `repeated` is True for more than one reading. Only one thread may use the reader. Every reading
+    may raise KafkaError.
     """
 
     def __init__(
@@ -128,23 +128,23 @@ class StatusReader:
 
     @property
     def cluster(self) -> ClusterCommands:
-        """The commands for the cluster of the groups."""
+        """The builder of commands for the groups' cluster."""
         return ClusterCommands.from_properties(self._properties)
 
     @property
     def single(self) -> bool:
-        """True if the reader reads exactly one group, given by its name and not by a pattern."""
+        """True if the reader reads exactly one group, which is named, not matched by a pattern."""
         return len(self._patterns) == 1 and not is_pattern(self._patterns[0])
 
     @property
     def named(self) -> frozenset[str]:
-        """The groups that are named in full; if such a group holds no offsets, that is an error."""
+        """The groups that are named, not matched by a pattern; they must hold offsets."""
         return frozenset(pattern for pattern in self._patterns if not is_pattern(pattern))
 
     def read(self) -> tuple[GroupStatus, ...]:
         """Read all groups.
 
-        The text of a KafkaError names the options of the command that may be wrong.
+        The fix of a KafkaError names the options of the command that may be wrong.
         """
         try:
             return self._statuses()
@@ -184,7 +184,7 @@ class StatusReader:
             del self._trends[name]
 
     def interrupt(self) -> None:
-        """Interrupt the reading of many groups, if one is in progress. Any thread may call this."""
+        """Interrupt a reading of many groups, if there is one. Any thread may call this."""
         self._many.close()
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class StatusReader:
     def _held(self) -> dict[str, HeldByGroup]:
         """Read the groups' offsets.
 
-        If only one group is named, the method uses the requests that a driver uses, because these
+        For a single named group, the method uses the requests that a driver uses, because they
         survive a broker's restart.
         """
         if self.single:
@@ -208,8 +208,8 @@ class StatusReader:
         names = self._many.names()
         listed = {name for name in names if any(match.fullmatch(name) for match in patterns)}
         by_group = self._many.read(sorted(self.named | listed | self._matched))
-        # A broker that has just started does not list groups that it has not loaded yet: the groups
-        # of the last reading are requested by their names.
+        # A broker that has just started does not list groups that it has not loaded yet. So the
+        # groups of the last reading are requested by name.
         matching = {
             name: group
             for name, group in by_group.items()
@@ -221,10 +221,10 @@ class StatusReader:
     def _ages(
         self, by_group: Mapping[str, HeldByGroup], ends: Mapping[TopicPartition, int]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """Return the times of each group's oldest unread records, as many as `_AGES` seconds allow.
+        """Return the times of each group's oldest unread records, as many as can be read in 2 s.
 
         A consumer reads a partition from only one offset at a time, so the method reads for groups
-        with different offsets one after the other.
+        with different offsets in turn.
         """
         deadline = time.monotonic() + _AGES
         ages: dict[str, dict[TopicPartition, int]] = {}
@@ -274,12 +274,12 @@ class StatusReader:
 
 
 def is_pattern(name: str) -> bool:
-    """Return True if `name` is a pattern, which stands for all groups whose names match."""
+    """Return True if `name` is a pattern for the names of groups."""
     return "*" in name or "?" in name
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern, in which only `*` and `?` are special: names may contain brackets."""
+    """Compile a pattern, in which only `*` and `?` are special, since names may have brackets."""
     parts = {"*": ".*", "?": "."}
     return re.compile(
         "".join(parts.get(character) or re.escape(character) for character in pattern), re.DOTALL

@@ -1,4 +1,4 @@
-"""Kafka's Java client, for requests that librdkafka cannot send; the shim runs it in a new JVM."""
+"""Starts Kafka's Java client in a new JVM, for requests that librdkafka cannot send."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Clients = Annotated[
 def java_transactions(
     properties: Mapping[str, str], clients: Path | None
 ) -> Iterator[JavaTransactions]:
-    """Yield the client that reads transactions.
+    """Yield a client that reads transactions.
 
     Raises JavaError and SettingsError if the client cannot start.
     """

@@ -1,4 +1,4 @@
-"""`eo-listener ledger`: shows what a sink has applied, and repairs its ledger."""
+"""`eo-listener ledger`: shows the offsets that a sink has applied, and repairs its ledger."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ RENAME: Final = (
 ACCEPT: Final = (
     "Example: eo-listener ledger accept sqlite:delays.db --partition flights-0 --gap 10..15"
 )
-_TIMEOUT: Final = 10.0  # seconds, for the log of a gap
+_TIMEOUT: Final = 10.0  # seconds, for reading the log of a gap
 _GAP: Final = re.compile(r"(?P<start>[0-9]{1,19})\.\.(?P<until>[0-9]{1,19})")
 
 
@@ -76,10 +76,10 @@ Address = Annotated[
 def client_properties(
     address: LedgerAddress, servers: str | None, properties: list[str] | None
 ) -> dict[str, str] | None:
-    """Return the properties of a Kafka client, or None if no servers are named.
+    """Return the properties of a Kafka client, or None if the user names no servers.
 
     The servers are those of -b, or else those in the address of a topic. Raises SettingsError, also
-    for properties without a cluster.
+    for properties without servers.
     """
     servers = servers or address.servers
     require_cluster(servers, properties)
@@ -128,7 +128,7 @@ class RepairOptions(LedgerOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GapOptions(RepairOptions):
-    """The options of `ledger accept`; the cluster that they name may be the source's alone."""
+    """The options of `ledger accept`, whose cluster may be only the source's."""
 
     servers: Annotated[
         str | None,
@@ -149,16 +149,16 @@ def rename(
     to_sink: Annotated[
         str | None,
         typer.Option(
-            help="The new key of the sink: its table, after ALTER TABLE; for Kafka its name= or "
-            "topics. Not for Iceberg and Delta, whose tables carry their ledger with them."
+            help="The new key of the sink: its table, after ALTER TABLE; for Kafka, its name= or "
+            "topics. Not for Iceberg and Delta, whose tables contain their ledger."
         ),
     ] = None,
     options: RepairOptions,
 ) -> None:
-    """Carry a ledger over to the new name of its query or of its table.
+    """Move a ledger to the new name of its query or of its table.
 
-    Heads and history move in one transaction, or in one commit of an Iceberg or Delta table, which
-    compares each head with the head that was read before.
+    Heads and history move in one transaction, or in one commit of an Iceberg or Delta table. The
+    command moves nothing if a head has changed since it was read.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     with _opened(address, options) as repair:
@@ -192,10 +192,10 @@ def accept(
     ],
     options: GapOptions,
 ) -> None:
-    """Accept one gap: the offsets from the first number up to the second are not in the sink.
+    """Accept one gap: the sink will never have the offsets from the first number up to the second.
 
     The next batch may then begin at the second offset. The history keeps the gap forever. The sink
-    still refuses every other gap, unlike with `on_gap="accept"`. With -b the command compares the
+    still refuses every other gap, unlike with `on_gap="accept"`. With -b, the command compares the
     gap with the log: it refuses a gap beyond the log's end, and shows which of the offsets Kafka
     still has.
     """
@@ -226,14 +226,14 @@ def parse_gap(text: str) -> OffsetRange:
     if match is None:
         raise SettingsError(
             f"--gap must be two offsets, got {text!r}",
-            fix="Write 10..15 for the offsets 10 to 14: the second is the next offset to read",
+            fix="Write 10..15 for the offsets 10 to 14: 15 is the next offset to read",
         )
     return OffsetRange(int(match["start"]), int(match["until"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapInLog:
-    """A gap and its partition's log; `unknown` is the reason if `log` is None."""
+    """A gap and its partition's log. If `log` is None, `unknown` is the reason."""
 
     gap: OffsetRange
     log: OffsetRange | None = None
@@ -241,7 +241,7 @@ class GapInLog:
 
     @property
     def in_log(self) -> OffsetRange | None:
-        """The part of the gap that the log still has, perhaps empty; None if `log` is None."""
+        """The part of the gap (maybe empty) that the log still has, or None if `log` is None."""
         if self.log is None:
             return None
         start = max(self.gap.start, min(self.log.start, self.gap.until))
@@ -249,9 +249,9 @@ class GapInLog:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that describe to the user which offsets the repair gives up."""
+        """The lines that tell the user which offsets the repair gives up."""
         count = size([self.gap])
-        lines = [f"given up: {counted(count, 'offset')}, so up to {counted(count, 'record')}"]
+        lines = [f"never in the sink: {counted(count, 'offset')}, up to {counted(count, 'record')}"]
         if self.log is None or self.in_log is None:
             return [*lines, f"not compared with the source's log: {self.unknown}"]
         remaining = size([self.in_log])
@@ -261,13 +261,13 @@ class GapInLog:
         lines.append("Kafka has deleted all of these records")
         later = OffsetRange(self.gap.until, self.log.start)
         if later.start < later.until:
-            lines.append(f"the log begins at {later.until}: {later} will be another gap")
+            lines.append(f"the log begins at {later.until}, so {later} will be another gap")
         return lines
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document.
+        """Return the gap as a JSON document.
 
-        If the gap was not compared, `in_log` is None, and `not_compared` is the reason.
+        If the gap was not compared, `in_log` is None, and `not_compared` has the reason.
         """
         return {
             "offsets": size([self.gap]),
@@ -279,10 +279,10 @@ class GapInLog:
 def compare_gap(
     properties: Mapping[str, str] | None, tp: TopicPartition, gap: OffsetRange, head: Head
 ) -> GapInLog:
-    """Compare a gap with its partition's log; if `properties` is None, read nothing from Kafka.
+    """Compare a gap with its partition's log, unless `properties` is None.
 
-    Raises SettingsError if the gap reaches beyond the end of the log, or the topic differs from the
-    ledger's.
+    Raises SettingsError if the gap reaches beyond the end of the log, or if the ledger was written
+    for another topic.
     """
     if properties is None:
         return GapInLog(gap=gap, unknown="add -b HOST:PORT")
@@ -300,9 +300,9 @@ def compare_gap(
         raise SettingsError(
             f"topic {tp.topic} at {servers} is not the topic in the ledger: its id was "
             f"{head.topic_id} and is now {topic_id}",
-            cause="it was deleted and recreated, so every offset names another record; or this "
+            cause="it was deleted and recreated, so every offset has another record; or this "
             "is another cluster",
-            fix="Check -b: it names the source's cluster; use kafka://HOST:PORT/TOPIC for a "
+            fix="Check that -b names the source's cluster; use kafka://HOST:PORT/TOPIC for a "
             "ledger on another cluster. For a recreated topic, run eo-listener audit",
         )
     log = OffsetRange(snapshot.starts[tp], snapshot.ends[tp])
@@ -310,7 +310,7 @@ def compare_gap(
         raise SettingsError(
             f"the gap {gap} reaches beyond the end of the log: {tp} at {servers} ends at "
             f"{log.until}",
-            cause="the number is wrong; records written there later would never be read",
+            cause="the number is wrong; records written later in the gap would never be read",
             fix="Give the gap as the query's error or the audit names it; it can end at "
             f"{log.until} at most",
         )
@@ -318,9 +318,9 @@ def compare_gap(
 
 
 class _Steps:
-    """Checks and prints the repair of the ledgers that have the keys `keys`.
+    """Checks, executes and prints the repair of the ledgers with the keys `keys`.
 
-    The ledger of the first key has heads.
+    The ledger of the first key must have heads.
     """
 
     def __init__(
@@ -344,13 +344,13 @@ class _Steps:
         self._remarks = repair.remarks
 
     def say(self, *lines: str) -> None:
-        """Print `lines`, which describe the planned repair, and the remarks on its side effects."""
+        """Print `lines`, which describe the planned repair, and remarks on its side effects."""
         if not self._as_json:
             for line in (*lines, *self._remarks):
                 print_line(console(), line)
 
     def execute(self, watch: float, do: Callable[[], None]) -> None:
-        """Call `do`, the repair, if no head of `keys` has moved for `watch` seconds."""
+        """Call `do`, the repair, after `watch` seconds in which no head of the keys has moved."""
         time.sleep(watch)
         now, _ = _read(self._repair)
         for key in self._keys:
@@ -398,9 +398,9 @@ def _opened(address: str, options: RepairOptions) -> Iterator[LedgerRepair]:
 def _java(
     stack: ExitStack, properties: Mapping[str, str], clients: Path | None
 ) -> tuple[JavaTransactions | None, str | None]:
-    """Return the client that queries Kafka's coordinators, or the reason for its absence.
+    """Return the client that asks Kafka's coordinators, or the reason why there is no client.
 
-    Raises the error itself only if the user named the client in `clients`.
+    Raises the error only if the user named the client, in `clients`.
     """
     try:
         return stack.enter_context(java_transactions(properties, clients)), None
@@ -411,7 +411,7 @@ def _java(
 
 
 def _read(repair: LedgerRepair) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers]:
-    """Return all ledgers of the store, and the heads of each ledger that has heads."""
+    """Return all ledgers of the store, and the heads of those that have heads."""
     ledgers = repair.reader.ledgers()
     return ledgers, {key: ledger.heads for key, ledger in ledgers.items() if ledger.heads}
 
@@ -421,7 +421,7 @@ def _chosen(
 ) -> tuple[Mapping[LedgerKey, StoredLedger], Ledgers, LedgerKey]:
     """Return the result of `_read`, and the key of the ledger that the options name.
 
-    Raises SettingsError unless exactly one key fits.
+    Raises SettingsError unless exactly one ledger fits.
     """
     ledgers, heads = _read(repair)
     return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
@@ -445,9 +445,9 @@ def show(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the applied offset of each partition, the batch that applied it, and accepted gaps.
+    """Show the applied offset of each partition, its batch, and accepted gaps.
 
-    Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read it.
+    Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read the ledger.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)
@@ -476,7 +476,7 @@ app.command(epilog=ACCEPT)(accept)
 
 
 def _newest(reader: LedgerReader, key: LedgerKey, count: int) -> list[AppliedBatch]:
-    """Return each partition's `count` newest entries in the history, and older ones with a gap."""
+    """Return each partition's `count` newest history entries, and older entries with a gap."""
     newest: list[AppliedBatch] = []
     if count:
         for _, group in groupby(reader.history(key), lambda entry: entry.partition):
@@ -509,7 +509,7 @@ def _print(label: str, ledgers: _Found) -> None:
 
 
 def _table_of_heads(ledger: StoredLedger) -> Table:
-    """Return the table of heads; 80 columns wide if names are short: ids and times may wrap."""
+    """Return the table of heads, 80 columns wide if names are short, as ids and times may wrap."""
     rows = [
         {
             "partition": tp,

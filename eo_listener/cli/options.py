@@ -1,4 +1,4 @@
-"""Options that several commands share, and the functions with which commands print."""
+"""Options that several commands share, and functions that print."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ Storage = Annotated[
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: typer then offers each field of its dataclass parameters as an option."""
-    # Not get_type_hints: in Python 3.10 it hides the Annotated of an argument that may be None.
+    """Decorate a command: typer then offers the fields of its dataclass parameters as options."""
+    # Not get_type_hints, which in Python 3.10 hides the Annotated of an argument that may be None.
     arguments = signature(command, eval_str=True).parameters
     bundles: dict[str, type[Any]] = {
         name: argument.annotation
@@ -110,10 +110,10 @@ def utc(milliseconds: int) -> str:
 
 
 def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
-    """Build a client's properties; `@FILE` in the `arguments` of -X adds the properties of a file.
+    """Build a client's properties; `@FILE` in the `arguments` of -X adds the properties in a file.
 
-    Raises SettingsError for an invalid address, a file that cannot be read, and a property
-    librdkafka does not know.
+    Raises SettingsError for an invalid address, an unreadable file, and a property that librdkafka
+    does not accept.
     """
     for server in servers.split(","):
         if not _ADDRESS.fullmatch(server.strip()):
@@ -138,7 +138,7 @@ def as_properties(servers: str, arguments: list[str] | None) -> dict[str, str]:
 
 
 def _pairs(argument: str) -> Iterable[str]:
-    """Return `argument`, or for `@FILE` the file's lines without empty lines and comments."""
+    """Return `argument`, or, for `@FILE`, the file's lines without empty lines and comments."""
     if not argument.startswith("@"):
         return (argument,)
     try:
@@ -156,10 +156,10 @@ def _lines(file: str, text: str) -> Iterator[str]:
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if line and not line.startswith("#"):
             key, equals, value = line.partition("=")
-            if not equals or not key.strip():  # it is not quoted: it may be a part of a secret
+            if not equals or not key.strip():  # not quoted: the line may be a part of a secret
                 raise SettingsError(
                     f"--kafka {file}: line {number} is not of the form key=value",
-                    fix="Correct it; a value takes one line",
+                    fix="Correct it; each property must be on one line",
                 )
             yield f"{key.strip()}={value.strip()}"
 
@@ -175,16 +175,16 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 def require_cluster(servers: str | None, *options: object) -> None:
-    """Raise SettingsError if `servers` names no cluster, which the requested option needs."""
+    """Raise SettingsError if `servers` is None although one of `options` needs a cluster."""
     if servers is None and any(options):
         raise SettingsError(
-            "groups, topics and properties need a cluster, but none is named",
+            "groups, topics and properties need a cluster, but no cluster is named",
             fix="Add -b HOST:PORT",
         )
 
 
 def require_names(kind: str, names: Iterable[str]) -> None:
-    """Raise SettingsError for an empty name, and for one that would not reach Kafka as written."""
+    """Raise SettingsError for a name that is empty, or would not reach Kafka as written."""
     for name in names:
         if not name.strip():
             raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")
@@ -192,7 +192,7 @@ def require_names(kind: str, names: Iterable[str]) -> None:
 
 
 def require_groups(names: list[str], *, every: bool) -> None:
-    """Raise SettingsError unless groups are named, or all are requested."""
+    """Raise SettingsError unless the user names groups or requests all groups, but not both."""
     if every == bool(names):
         raise SettingsError(
             "--all cannot be combined with names of groups" if every else "no group is named",
@@ -202,26 +202,27 @@ def require_groups(names: list[str], *, every: bool) -> None:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Let `main` handle the error; rich would exit with 1, which here means a finding."""
+        """Raise the error for `main`; rich would exit with 1, which would mean a finding."""
         raise  # noqa: PLE0704  # rich calls this while it handles the BrokenPipeError
 
 
 def console() -> Console:
-    """Return a console on stdout: colours only on a terminal, wide lines elsewhere.
+    """Return a console on stdout, with colours on a terminal, and wide lines elsewhere.
 
-    It prints square brackets as text: names of groups, topics and queries may contain them.
+    The console prints square brackets as text, since names of groups, topics and queries may
+    contain brackets.
     """
     width = None if sys.stdout.isatty() else 200
     return _Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def named(text: str) -> Text:
-    """Return a text from outside, such as a name, with its terminal control codes escaped."""
+    """Return a text from outside, such as a name, with escapes for terminal control codes."""
     return Text(escaped(text))
 
 
 def cell(value: object) -> str:
-    """Return the text of a value in a table: `-` if the value is unknown."""
+    """Return the text of a value in a table, or `-` if the value is None."""
     return "-" if value is None else str(value)
 
 
@@ -232,7 +233,7 @@ def new_table(
     *,
     title: str = "",
 ) -> Table:
-    """Return a table whose cells wrap instead of being cut; numbers are right-aligned."""
+    """Return a table whose cells wrap and are never cut; numbers are right-aligned."""
     table = Table(title=named(title) if title else None, title_justify="left")
     for name in columns:
         justify: Literal["right", "left"] = "right" if name in numeric else "left"
@@ -245,12 +246,12 @@ def new_table(
 def table_of(
     rows: Sequence[Mapping[str, object]], numeric: Container[str] = (), *, title: str = ""
 ) -> Table:
-    """Return a table of rows that map each heading to a cell, all with the same headings."""
+    """Return a table of `rows`, each of which maps the same headings to cells."""
     return new_table(rows[0] if rows else (), numeric, (row.values() for row in rows), title=title)
 
 
 def print_line(out: Console, text: str) -> None:
-    """Print a line, escaped by `named` and never wrapped: some lines are commands to copy."""
+    """Print a line, escaped by `named` and never wrapped, since some lines are commands to copy."""
     out.print(named(text), soft_wrap=True)
 
 
@@ -265,7 +266,7 @@ def escaped(text: str, *, keep: str = "") -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on a line of its own, escaping characters that cannot be encoded."""
+    """Print one JSON document on one line, with escapes for characters that cannot be encoded."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")

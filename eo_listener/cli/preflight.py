@@ -1,4 +1,4 @@
-"""`eo-listener preflight`: checks that Kafka, this machine and tables have what a query needs."""
+"""`eo-listener preflight`: checks that Kafka, this machine and tables fit the needs of a query."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ClusterOptions:
         typer.Option(
             "-b",
             "--bootstrap-server",
-            help="Kafka's address, host:port. Without it only this machine is checked.",
+            help="Kafka's address, host:port. Without it, the command checks only this machine.",
         ),
     ] = None
     groups: Annotated[
@@ -70,7 +70,7 @@ class ClusterOptions:
         list[str] | None, typer.Option("-t", "--topic", help="A topic to read; repeatable.")
     ] = None
     mode: Annotated[
-        str, typer.Option(help="How commits will be made: simple, member or transactional.")
+        str, typer.Option(help="The planned way to commit: simple, member or transactional.")
     ] = "simple"
     recommit_interval: Annotated[
         float, typer.Option(help="Seconds between two commits of all offsets.")
@@ -78,7 +78,7 @@ class ClusterOptions:
     properties: KafkaProperties = None
 
     def request(self, sink: SinkPlan | None) -> Request | None:
-        """Return the request, or None if no cluster is named. Raises SettingsError."""
+        """Return the request, or None if the user names no cluster. Raises SettingsError."""
         interval = require_seconds("--recommit-interval", self.recommit_interval, least=1.0)
         require_cluster(self.servers, self.groups, self.topics, self.properties, sink)
         if self.servers is None:
@@ -155,7 +155,7 @@ def preflight(
     request = cluster.request(_sink_plan(sink))
     tables, settings = _table_plans(sink), spark_settings(spark_conf or ())
     reached = True
-    if stdin:  # the child of this command, or of a driver, which has Spark and Java in any case
+    if stdin:  # the child of this command or of a driver, so that this machine is checked elsewhere
         answer = _check(Request.parse(sys.stdin.read()))
         findings, reached = list(answer.findings), answer.reached
     else:
@@ -176,7 +176,7 @@ def preflight(
 
 
 def _sink_plan(options: SinkOptions) -> SinkPlan | None:
-    """Return the requested KafkaSink, or None if no topic is named. Raises SettingsError."""
+    """Return the planned KafkaSink, or None if the user names no topic. Raises SettingsError."""
     if not options.sink_topics:
         of_topics = not options.sink_transactions or any(
             option is not None for option in (options.sink_name, options.sink_group)
@@ -184,7 +184,7 @@ def _sink_plan(options: SinkOptions) -> SinkPlan | None:
         of_both = options.sink_query is not None or options.sink_dead_letters is not None
         if of_topics or (of_both and not options.sink_tables):
             raise SettingsError(
-                "options of a sink were given, but no topic that it writes to",
+                "options of a sink were given, but no topic to which it writes",
                 fix="Add --sink-topic TOPIC"
                 if of_topics
                 else "Add --sink-topic TOPIC, or --sink-table iceberg:... or delta:...",
@@ -229,13 +229,13 @@ def _refuse_without_transactions(options: SinkOptions) -> None:
         if is_given:
             raise SettingsError(
                 f"{option} is not possible with --no-sink-transactions",
-                cause="the sink does not accept it with transactions=False",
+                cause="the sink does not accept this option with transactions=False",
                 fix="Remove one of them",
             )
 
 
 def _table_plans(options: SinkOptions) -> tuple[TablePlan, ...]:
-    """Return the requested tables. Raises SettingsError."""
+    """Return the planned sinks of tables. Raises SettingsError."""
     create, dead_letters = options.sink_create, options.sink_dead_letters
     plans = [
         TablePlan(
@@ -256,7 +256,7 @@ def _table_plans(options: SinkOptions) -> tuple[TablePlan, ...]:
 def _table_findings(
     plans: Sequence[TablePlan], settings: Mapping[str, str]
 ) -> Iterator[CheckFinding]:
-    """Yield the findings about the tables. Raises SettingsError, and MissingExtraError."""
+    """Yield the findings about the tables. Raises SettingsError and MissingExtraError."""
     for kind in dict.fromkeys(plan.kind for plan in plans):
         of_kind = [plan for plan in plans if plan.kind == kind]
         findings = list(_runtime(kind, settings))
@@ -274,7 +274,7 @@ def _address(text: str) -> LedgerAddress:
     if not address.in_table:
         raise SettingsError(
             "--sink-table must be iceberg:CATALOG.NAMESPACE.TABLE, delta:TABLE or delta:/PATH",
-            cause="it may hold a password, so its value is not shown",
+            cause="the value is not shown, since it may contain a password",
             fix="Write one of these; for a KafkaSink's topics use --sink-topic",
         )
     return address
@@ -303,7 +303,7 @@ def _table(plan: TablePlan, spark: LocalSpark) -> Iterator[CheckFinding]:
 
 
 def _check(request: Request) -> child_process.Answer:
-    """Check a cluster in this process, which the check may crash."""
+    """Check a cluster in this process. The check may crash the process."""
     check(request.properties, request.mode)
     inspector = ClusterDescriber(request.properties)
     try:
@@ -323,7 +323,7 @@ def _unreachable(request: Request, error: KafkaError) -> CheckFinding:
 
 
 def _print(findings: Sequence[CheckFinding]) -> None:
-    """Print a table, then each advice on a line that is not wrapped: some are commands to copy."""
+    """Print a table, then each advice on an unwrapped line, since some are commands to copy."""
     out = console()
     rows = [
         {

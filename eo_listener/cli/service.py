@@ -1,4 +1,4 @@
-"""Helpers of commands that run until a signal: their log, and the signal."""
+"""Helpers for commands that run until a signal: the log, and the signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begin_log(level: int) -> None:
 def stop_signals() -> Iterator[threading.Event]:
     """Yield an event that the first SIGTERM or SIGINT sets; a second signal ends the process.
 
-    If no signal came, the context restores the earlier handlers at its end.
+    If no signal has come, the end of the block restores the earlier handlers.
     """
     stopped = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -20,8 +20,8 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option(
         "--spark-conf",
-        help="For a ledger in an Iceberg or a Delta table: a setting of Spark, key=value, such as "
-        "those of its catalog; repeatable. Settings in spark-defaults.conf apply too.",
+        help="For a ledger in an Iceberg or a Delta table: a Spark setting, key=value, such as "
+        "a setting of its catalog; repeatable. Settings in spark-defaults.conf apply too.",
     ),
 ]
 
@@ -32,7 +32,7 @@ def spark_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def spark_for(ledgers: Sequence[LedgerAddress], settings: Mapping[str, str]) -> LocalSpark:
-    """Return a LocalSpark for `ledgers`, which starts Spark when it reads the first of them."""
+    """Return a LocalSpark for `ledgers`, which starts Spark at the first read of a table."""
     stores = {address.store for address in ledgers}
     return LocalSpark(
         settings,
@@ -50,7 +50,7 @@ def _announce() -> None:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or _NAME.fullmatch(key.strip()) is None:
-        name = _NAME.match(text.strip())  # what follows the name may be a password
+        name = _NAME.match(text.strip())  # the text after the name may be a password
         raise SettingsError(
             f"--spark-conf {name[0] if name else '...'} is not of the form spark.key=value",
             fix="Write for example --spark-conf spark.sql.catalog.lake.uri=jdbc:sqlite:catalog.db",

@@ -1,4 +1,4 @@
-"""`eo-listener status`: shows where groups stand, and which query committed their offsets."""
+"""`eo-listener status`: shows the positions of groups, and the query that committed each offset."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def status(
         bool, typer.Option("--json", help="Print one JSON document for each reading.")
     ] = False,
 ) -> None:
-    """Show committed offsets, log ends and lag: of one group by partition, else one line per group.
+    """Show committed offsets, log ends and lag, of one group by partition, or one line per group.
 
     A lag of `-` is unknown: the topic is gone, or no offset is committed yet. `stable` is the start
-    of the first open transaction: read_committed consumers wait there. `age` is the age of the
-    oldest record still to be read. With --watch the command also shows Burrow's verdicts (OK, WARN,
-    STALL, STOP, REWIND), the time until the lag is 0, and the time since the last commit.
+    of the first open transaction, at which read_committed consumers wait. `age` is the age of the
+    oldest unread record. With --watch, the command also shows Burrow's verdicts (OK, WARN, STALL,
+    STOP, REWIND), the time until the lag is 0, and the time since the last commit.
     """
     names = groups or []
     require_groups(names, every=every)
@@ -126,7 +126,7 @@ def _print_error(
 
 
 def _print(reader: StatusReader, statuses: Sequence[GroupStatus], as_json: bool) -> None:
-    """Print a table or, with `as_json`, the JSON of the single named group or of all groups."""
+    """Print a table, or, with `as_json`, the JSON of the single named group or of all groups."""
     if not as_json:
         console().print(_screen(reader, statuses))
     elif reader.single:

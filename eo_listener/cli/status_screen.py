@@ -1,4 +1,4 @@
-"""The display of `eo-listener status`: one group by partition, or each group on one line."""
+"""Renders the output of `eo-listener status`: one group by partition, or one line per group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS = frozenset(
 def screen(
     statuses: Sequence[GroupStatus], *, single: bool, cluster: ClusterCommands
 ) -> RenderableType:
-    """Return what the terminal shows for one reading of the groups."""
+    """Return the output for one reading of the groups."""
     if not statuses:
         return Text("no group matches: check the names and the cluster")
     shown = _partitions(statuses[0]) if single else _groups(statuses)
@@ -44,7 +44,7 @@ def screen(
 
 
 def transactions_command(cluster: ClusterCommands, held_up: Sequence[str]) -> str:
-    """Return the command that lists the transactions blocking these groups."""
+    """Return the command that lists the transactions that block these groups."""
     return cluster.show_transactions(*(["--group", held_up[0]] if len(held_up) == 1 else []))
 
 
@@ -79,7 +79,7 @@ def _summary(group: GroupStatus) -> list[str]:
         line += f", of which {group.stable_lag} before open transactions"
     lines = [line]
     if group.age is not None:
-        lines.append(f"oldest record still to be read: {length(group.age)} old")
+        lines.append(f"oldest unread record: {length(group.age)} old")
     if group.drained_in:
         lines.append(f"lag 0 in {length(group.drained_in)} at the current rate")
     if group.quiet is not None:
@@ -107,14 +107,14 @@ def _line(group: GroupStatus, *, watched: bool) -> Iterator[object]:
 
 
 def _total(group: GroupStatus) -> str:
-    """Format a group's total lag, followed by the read_committed lag if that differs."""
+    """Format a group's total lag, followed by the read_committed lag if the two differ."""
     if group.stable_lag is None or group.stable_lag == group.lag:
         return cell(group.lag)
     return f"{cell(group.lag)} ({group.stable_lag} stable)"
 
 
 def query_of(row: PartitionLag) -> str:
-    """Return the query that committed the offset of `row`, or `-` if another program did."""
+    """Return the query that committed the offset of `row`, or `-` if no query did."""
     return row.writer.author if row.writer else "-"
 
 

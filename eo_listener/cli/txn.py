@@ -1,4 +1,4 @@
-"""`eo-listener txn`: lists open transactions on topics, and ends one that blocks readers."""
+"""`eo-listener txn`: lists open transactions, and ends a transaction that blocks readers."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show the open transactions at which read_committed consumers wait: owners and start times.
+    """Show the open transactions at which read_committed consumers wait, their owners and times.
 
-    Also shows how each ends, with the command for it. Exit status 1 if a transaction hangs or is
-    over its timeout, 3 if that is unknown for a transaction.
+    For each transaction, also shows how it ends, and the command that ends it. Exit status 1 if a
+    transaction hangs or has exceeded its timeout, 3 if that is unknown for a transaction.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
@@ -83,7 +83,7 @@ def list_(
     if not topics and not anything and {tp.topic for tp in partitions} == {OFFSETS_TOPIC}:
         raise SettingsError(
             f"group {few(groups or ())} holds no offsets, so its topics are unknown",
-            cause="they expired, nobody has committed any, or the name is wrong",
+            cause="the offsets expired, no offset was ever committed, or the name is wrong",
             fix="Check the name, or name the topics: --topic",
         )
     now_ms = _now_ms()
@@ -113,7 +113,7 @@ def abort_(
     watch: Annotated[
         float,
         typer.Option(
-            help="With --execute: seconds during which its producer must be silent before the "
+            help="With --execute: seconds for which its producer must be silent before the "
             "command ends the transaction."
         ),
     ] = 10.0,
@@ -123,8 +123,8 @@ def abort_(
 ) -> None:
     """End the open transaction of an id that `txn list` shows, and check that it has ended.
 
-    The command fences the producer of the id, and refuses while that producer is working. Exit
-    status 3 if the transaction has not ended everywhere, or if that is unknown.
+    The command fences the producer of the id. It refuses to do so while that producer is working.
+    Exit status 3 if the transaction has not ended everywhere, or if that is unknown.
     """
     watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])
@@ -156,14 +156,14 @@ def _now_ms() -> int:
 
 def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransaction | None:
     """Return an id's open transaction, if any. Raises SettingsError and UnavailableError."""
-    reader.partitions(set())  # if Kafka cannot be reached, this error is the clearest
+    reader.partitions(set())  # if Kafka is unreachable, this error is the clearest
     described = reader.describe(transactional_id)
     if described.ending:
         raise UnavailableError(
             f"the transaction of {transactional_id!r} is {described.state}: its coordinator is "
             "ending it, and no other program can",
             cause="its markers are not written yet: a partition has no leader, or a broker is slow",
-            fix="Look again in a moment; if it remains, check the brokers",
+            fix="Look again in a moment; if it is still open, check the brokers",
         )
     if not described.state_known:
         raise UnavailableError(
@@ -187,7 +187,7 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
 def _unchanged(
     earlier: OpenTransaction, later: OpenTransaction | None, watch: float, *, live: bool
 ) -> OpenTransaction | None:
-    """Return `later`, the second reading, or None if the transaction has ended in the meantime.
+    """Return `later`, the second reading, or None if the transaction has ended since `earlier`.
 
     Unless `live` is True, raises InUseError if the producer is working, and UnavailableError if
     that is unknown.
@@ -242,13 +242,13 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands that end transactions; `more` are options to repeat unchanged."""
+    """Builds the commands that end transactions; `more` are options that each command repeats."""
 
     cluster: ClusterCommands
     more: Sequence[str] = ()
 
     def end(self, transaction: OpenTransaction) -> list[str]:
-        """Return the commands that end a transaction: `txn abort`, or Kafka's own if it hangs."""
+        """Return the commands that end a transaction: `txn abort`, or Kafka's tool if it hangs."""
         if transaction.verdict is TransactionVerdict.HANGING:
             return [
                 self._mark(tp, producer.start)
@@ -270,7 +270,7 @@ class Commands:
 def print_reading(
     out: Console, reading: TransactionReading, commands: Commands, now_ms: int
 ) -> None:
-    """Print a reading of the open transactions, with the commands that end each."""
+    """Print a reading of the open transactions, with the commands that end them."""
     if not reading.unstable and not reading.errors:
         print_line(out, "no open transaction blocks readers here")
         return
@@ -281,11 +281,11 @@ def print_reading(
         _print_some(out, [f"  {command}" for command in commands.end(transaction)])
     for tp, error in sorted(reading.errors.items()):
         out.print()
-        print_line(out, f"cannot tell if transactions are open in {tp}, or whose they are: {error}")
+        print_line(out, f"cannot tell if transactions are open in {tp}, or who owns them: {error}")
 
 
 def document(reading: TransactionReading, commands: Commands, now_ms: int) -> dict[str, Any]:
-    """Return a reading as JSON, with times in milliseconds since 1970, a timeout in seconds."""
+    """Return a reading as JSON, with times in milliseconds since 1970, and timeouts in seconds."""
     return {
         "partitions": [
             {
@@ -309,16 +309,17 @@ def document(reading: TransactionReading, commands: Commands, now_ms: int) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """An abort of an id's open transaction, if it has one."""
+    """The abort of an id's open transaction. `transaction` is None if no transaction is open."""
 
     transactional_id: str
     transaction: OpenTransaction | None
     executed: bool
-    #: The places in which it has not ended, with the reasons; None if nothing was done.
+    #: The places in which the transaction has not ended, with the reasons; None if nothing was
+    #: done.
     not_ended: Mapping[str, str] | None
 
     def print(self, out: Console, now_ms: int) -> None:
-        """Print what the abort did or, in a dry run, would do."""
+        """Print the result of the abort, or, in a dry run, its effect."""
         transaction = self.transaction
         if transaction is None:
             print_line(out, f"nothing to end: {self.transactional_id!r} has no open transaction")
@@ -328,16 +329,16 @@ class Abort:
         if not self.executed:
             print_line(out, "dry run, nothing was changed. To end it, add --execute")
         elif self.not_ended is None:
-            print_line(out, "it has since ended on its own: nothing was changed")
+            print_line(out, "the transaction has ended on its own: nothing was changed")
         elif self.not_ended:
             for place, reason in self.not_ended.items():
                 print_line(out, f"{place}: {reason}")
             print_line(out, "to see if the rest ends: eo-listener txn list")
         else:
-            print_line(out, "ended: leaders and coordinator no longer have it")
+            print_line(out, "ended: leaders and coordinator no longer have the transaction")
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document."""
+        """Return the abort as a JSON document."""
         return {
             "transactional_id": self.transactional_id,
             "transaction": self.transaction and _document(self.transaction),
@@ -349,7 +350,7 @@ class Abort:
 
 
 def consequence(transaction: OpenTransaction) -> str:
-    """Explain the effect of ending a transaction by its id."""
+    """Return a text about the effect of ending a transaction by its id."""
     owner = transaction.owner
     if owner is None:
         return (
@@ -378,11 +379,11 @@ def whose(transaction: OpenTransaction) -> str:
 
 
 def _next(transaction: OpenTransaction, now_ms: int) -> tuple[str, str]:
-    """Return a heading and what to do about a transaction, to print before its commands."""
+    """Return a heading and a text about a transaction, to print before its commands."""
     if transaction.verdict is TransactionVerdict.UNKNOWN:
         return "why", transaction.reason or "-"
     if transaction.verdict is TransactionVerdict.ENDING:
-        text = "wait a moment; if it remains, check the brokers: one is slow or down"
+        text = "wait a moment; if it is still open, check the brokers: one is slow or down"
     elif transaction.verdict is TransactionVerdict.HANGING:
         text = "Kafka's own command, unless an ACL hides its id from this client:"
     elif transaction.two_phase:
@@ -454,7 +455,7 @@ def _held(tp: TopicPartition, offsets: OffsetRange) -> str:
 
 
 def _print_facts(out: Console, facts: Iterable[tuple[str, str]]) -> None:
-    """Print names and texts side by side, wrapped; commands to copy are printed alone."""
+    """Print names and texts side by side, with wrapped texts."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=len("transaction"))
     table.add_column(overflow="fold")

@@ -13,16 +13,16 @@ from eo_listener.events import CommitFailed
 
 AS_ADMINISTRATOR: Final = "As an administrator of the cluster: "
 NO_TOPIC_RIGHT: Final = "TOPIC_AUTHORIZATION_FAILED"
-_SOMEBODY: Final = "User:CLIENT"  # stands for the client's name if that is unknown
+_SOMEBODY: Final = "User:CLIENT"  # a placeholder if the client's name is unknown
 
 
 def grant_command(
     servers: str, principal: str | None, operations: Collection[str], resource: Collection[str]
 ) -> str:
-    """Return the kafka-acls command that allows `principal` these operations on `resource`.
+    """Return the kafka-acls command that allows `principal` the operations on `resource`.
 
-    `resource` is an option of kafka-acls and its value (a name); operations may be in upper or
-    lower case. `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
+    `resource` is a pair: an option of kafka-acls, and a name. `operations` may be in upper or lower
+    case. `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
     words = ["kafka-acls", "--bootstrap-server", servers, "--add"]
     words += ["--allow-principal", principal or _SOMEBODY]
@@ -40,7 +40,7 @@ def grant_command_for(
 
 
 def topic_options(topics: Iterable[str]) -> list[str]:
-    """Return the options of kafka-acls that name these topics."""
+    """Return the options of kafka-acls that name `topics`."""
     return [word for topic in topics for word in ("--topic", topic)]
 
 
@@ -52,10 +52,10 @@ def with_right(
     *,
     refused: str = NO_TOPIC_RIGHT,
 ) -> KafkaError:
-    """Return `error`, with the command that grants the right if `error` reports a missing right.
+    """Return `error`; if it reports a missing right, add the command that grants the right.
 
-    `properties` are the client's, in librdkafka's names; `refused` is Kafka's name of the error
-    that reports the missing right.
+    `properties` are the client's properties, in librdkafka's names. `refused` is Kafka's name of
+    the error for a missing right.
     """
     if error.code != refused:
         return error
@@ -68,7 +68,7 @@ def with_right(
 
 
 def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
-    """Return the fix for `event` if the broker reported a missing right, otherwise None.
+    """Return the fix for `event` if the broker reported a missing right, else None.
 
     `principal` is the client's name in ACLs (`User:alice`), or None if unknown.
     """
@@ -91,11 +91,14 @@ def right_to_add(event: CommitFailed, principal: str | None) -> str | None:
 
 
 LEDGER_PARTITIONS: Final = 16
-"""How many partitions a ledger's topic gets. Queries that share a partition wait for each other."""
+"""The partitions of a new ledger topic.
+
+Queries whose heads share a partition wait for each other.
+"""
 
 
 def create_topic(servers: str, topic: str) -> str:
-    """Return the command that creates a topic for rows; the user chooses its partitions."""
+    """Return the command that creates a topic for rows; the user fills in its partitions."""
     return f"{_create(servers, topic)} --partitions N"
 
 

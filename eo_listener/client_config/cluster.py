@@ -1,4 +1,4 @@
-"""A Kafka cluster as a client sees it, translated from the options of Spark's own client."""
+"""Translates the options of Spark's own Kafka client to a cluster and its client's settings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ClientKind = Literal["librdkafka", "java"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _JAVA_PROVIDERS: Final = "security.providers"
-_VARIABLE: Final = "${"  # marks the place of a value from Java's config providers
+_VARIABLE: Final = "${"  # the beginning of a placeholder for Java's config providers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
-    `properties` are librdkafka's; `stores` are key stores, from which Java makes further
-    properties. If `client` is "java", `properties` are those of Java's own client, which is needed
-    for the reason `java_reason`.
+    `properties` are librdkafka's. `stores` are key stores, which Java converts to further
+    properties. If `client` is "java", only Java's own client can connect, for the reason
+    `java_reason`, and `properties` have Java's names.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -52,10 +52,10 @@ def translate(
     """Translate the options of a reader, whose keys are in lower case, by an allow-list.
 
     `own` are the names of the librdkafka properties that the user gave, which replace options of
-    `source`. `gssapi` is True if the installed librdkafka supports Kerberos, `tokens` is True if
-    Spark has delegation tokens, with which Spark logs in if a source sets no security option. The
+    `source`. `gssapi` is True if the installed librdkafka supports Kerberos. `tokens` is True if
+    Spark has delegation tokens, with which it logs in if a source sets no security option. The
     result leaves out options that do not concern the connection. Raises SettingsError, which quotes
-    no value, for dangerous options and for options that cannot be translated at all.
+    no value, for dangerous options, and for options that neither client supports.
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
@@ -70,7 +70,7 @@ def translate(
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
-    """Raise SettingsError for options that neither client may use."""
+    """Raise SettingsError for dangerous options, which neither client may use."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
         return  # then neither client reads them
     require_https(options)
@@ -79,7 +79,7 @@ def _require_harmless(options: Mapping[str, str]) -> None:
 
 
 def _require_no_java(options: Mapping[str, str], own: Collection[str], *, tokens: bool) -> None:
-    """Raise OnlyJava if something other than the options decides how Spark connects."""
+    """Raise OnlyJava if Java classes or delegation tokens decide how Spark connects."""
     if options.get(PROVIDERS):
         raise OnlyJava(f"{PREFIX}{PROVIDERS} names Java classes that supply values")
     if tokens and not options.keys() & {PROTOCOL, JAAS} and not _has_security(own):
@@ -105,12 +105,12 @@ def _by_librdkafka(
 
 
 def _require_nothing_own(own: Collection[str], reason: OnlyJava) -> None:
-    """Raise SettingsError if Java's client is needed and `own` has librdkafka's properties."""
+    """Raise SettingsError if `own` has login properties, which Java's client could not use."""
     if _has_security(own):
         raise SettingsError(
             "the client settings given to the listener cannot be merged with those of the source",
             cause=str(reason),
-            fix=f"give all of them (kafka={{...}}; follow: -X), including {PROTOCOL}, or none",
+            fix=f"give all settings (kafka={{...}}; follow: -X), including {PROTOCOL}, or none",
         ) from None
 
 
@@ -127,7 +127,7 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
         any(store.use == "key" for store in stores)
         or any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
     ):
-        user = None  # the broker's settings decide which name it derives from the certificate
+        user = None  # the broker's settings determine which name the certificate gives
     else:
         user = "ANONYMOUS"
     return None if user is None else f"User:{user}"
@@ -135,11 +135,11 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kafka cluster as a client sees it: the client's properties, in sorted order.
+    """One Kafka cluster as a client sees it: the client's sorted properties.
 
-    The properties are librdkafka's; `stores` are key stores, from which Java makes further
-    properties. If `client` is "java", the properties are those of Java's own client, which is
-    needed for the reason `java_reason`.
+    `properties` are librdkafka's. `stores` are key stores, which Java converts to further
+    properties. If `client` is "java", only Java's own client can connect, for the reason
+    `java_reason`, and `properties` have Java's names.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
@@ -151,9 +151,10 @@ class Cluster:
     def from_properties(
         cls, properties: Mapping[str, str], access: ClientAccess | None = None
     ) -> Cluster:
-        """Build a cluster from a mapping; equal mappings give equal clusters, which share a client.
+        """Build a cluster; equal arguments give equal clusters, which share a client.
 
-        `access` is the translation of a source's options; `properties` override its properties.
+        `access` is the translation of a source's options; `properties` override the properties of
+        `access`.
         """
         access = access or ClientAccess(properties={})
         return cls(
@@ -170,7 +171,7 @@ class Cluster:
 
     @property
     def principal(self) -> str | None:
-        """The client's name in ACLs (`User:alice`); None if unknown."""
+        """The client's name in ACLs (`User:alice`), or None if unknown."""
         if self.client == "java":
             return None
         return principal(dict(self.properties), self.stores)
@@ -185,11 +186,11 @@ class Cluster:
 
 
 def only_java(problem: str, reason: str | None) -> SettingsError:
-    """Return the error for `problem`; `reason` says why librdkafka cannot log in."""
+    """Return the error with the text `problem`; `reason` is why librdkafka cannot log in."""
     return SettingsError(
         problem,
         cause=reason,
         fix="Name a broker listener that librdkafka can log in to (SASL PLAIN, SCRAM, "
         "OAUTHBEARER with a token endpoint, mutual TLS) and its kafka.* options; for "
-        "Kerberos, use a confluent-kafka built with it, and a keytab",
+        "Kerberos, use a confluent-kafka built with Kerberos, and a keytab",
     )

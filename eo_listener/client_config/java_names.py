@@ -1,7 +1,7 @@
-"""Translates librdkafka's properties to those of Java's client, for commands that need both.
+"""Translates librdkafka's properties to Java's, for commands that use both clients.
 
-This is the reverse of the module `cluster`, for the properties that -X passes to a command. It
-leaves out options that only tune a client.
+This is the reverse of the module `cluster`, for the properties that -X passes to a command. The
+translation leaves out options that only tune a client.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _PKCS8: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KE
 def java_names(properties: Mapping[str, str]) -> dict[str, str]:
     """Translate the properties with which a client connects, and read the files that they name.
 
-    Raises SettingsError, which quotes no value, for a property that Java's client does not have,
-    and for a file that cannot be read.
+    Raises SettingsError, which quotes no value, for a login property that Java's client does not
+    have, and for a file that cannot be read.
     """
     for name in properties:
         if name.startswith(_LOGIN) and name not in _KNOWN:
@@ -74,7 +74,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
 def _trust(properties: Mapping[str, str]) -> dict[str, str]:
     pem = _text(properties, "ssl.ca.pem", "ssl.ca.location")
     if pem is None:
-        return {}  # then each client uses its default: the authorities of the system, or of Java
+        return {}  # then each client trusts its default: the system's authorities, or Java's
     return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": pem}
 
 
@@ -109,7 +109,7 @@ def _endpoint(properties: Mapping[str, str]) -> str:
 
 
 def _text(properties: Mapping[str, str], inline: str, location: str) -> str | None:
-    """Return the PEM text in property `inline` or in the file that `location` names, or None."""
+    """Return the PEM text in the property `inline`, or in the file named by `location`, or None."""
     if inline in properties:
         return properties[inline]
     if location not in properties:

@@ -1,4 +1,4 @@
-"""The `kafka.*` options, in Java's names, with which a source connects, or that tune a sink."""
+"""Selects the `kafka.*` options, in Java's names, that connect a source, or tune a sink."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _DNS_ALIKE: Final = frozenset({"use_all_dns_ips", "resolve_canonical_bootstrap_s
 _REFUSED: Final = frozenset(
     {"plugin.library.paths", "ssl.engine.location", "ssl.engine.id", "ssl.providers"}
 )
-_NEVER: Final = ("sasl.kerberos.kinit.cmd",)  # librdkafka would give it to a shell
-# When a client logs in again, and what a broker does with tokens: librdkafka does not need these.
+_NEVER: Final = ("sasl.kerberos.kinit.cmd",)  # librdkafka would pass it to a shell
+# Times of repeated logins, and a broker's handling of tokens: librdkafka does not need these
+# options.
 _TUNING: Final = (
     "sasl.kerberos.min.time.before.relogin",
     "sasl.kerberos.ticket.renew.",
@@ -42,7 +43,8 @@ _TUNING: Final = (
     "sasl.oauthbearer.scope.claim.name",
     "sasl.server.",
 )
-# Properties that the user gives in librdkafka's names, and their equivalents in Java's names.
+# Properties that the user gives, by the beginnings of their librdkafka names, and the equivalents
+# in Java.
 _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "sasl.": ("sasl.",),
@@ -57,15 +59,18 @@ _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class OnlyJava(Exception):  # noqa: N818  # no error: librdkafka cannot do it, Java's client can
-    """Only Java's own client can reach the cluster; the text says why, and quotes no value."""
+    """Only Java's own client can reach the cluster.
+
+    The text gives the reason, and quotes no value.
+    """
 
 
 def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
-    """Return the connection options, without their prefix and without those that `own` replaces.
+    """Return the connection options, without their prefix, and without options that `own` replaces.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
     gave. Raises SettingsError for options that would be dangerous in a client of this package, and
-    for options that no client would read as intended.
+    for options with a NUL, which no client would read as intended.
     """
     options = {
         name.removeprefix(PREFIX): text for name, text in source.items() if name.startswith(PREFIX)
@@ -86,7 +91,7 @@ def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str,
     for name, text in selected.items():
         if "\0" in text:
             raise SettingsError(
-                f"the source option {PREFIX}{name} holds a NUL character",
+                f"the source option {PREFIX}{name} contains a NUL character",
                 cause="librdkafka would take it for the end of the string",
                 fix="correct the option",
             )
@@ -114,7 +119,7 @@ def protocol(options: Mapping[str, str]) -> Protocol:
 
 
 def connections(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the same name and meaning in librdkafka and in Java's client."""
+    """Return the properties that have the same name and meaning in librdkafka and Java's client."""
     lookup = options.get(_DNS)
     return {_DNS: lookup} if lookup in _DNS_ALIKE else {}
 
@@ -177,7 +182,7 @@ class Partitioner:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Partitioner | None:
-        """Return the partitioner that `options` name, or None; the keys are in lower case.
+        """Return the partitioner that `options` name, or None; their keys are in lower case.
 
         The partitioner's properties contain no login options.
         """
@@ -194,10 +199,10 @@ class Partitioner:
 
 
 def java_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return all properties of a producer, in Java's names; `options` have lower-case keys.
+    """Return all properties of a producer, in Java's names; `options` have keys in lower case.
 
-    The result leaves out the partitioner, since the producer sends each record to a partition that
-    was chosen before.
+    The result leaves out the partitioner, since each record already has a partition when the
+    producer sends it.
     """
     return {
         name.removeprefix(PREFIX): text
@@ -207,11 +212,11 @@ def java_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def producer_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Translate the options that tune a producer to librdkafka's; their keys are in lower case.
+    """Translate the options that tune a producer to librdkafka's names; keys are in lower case.
 
-    The result leaves out options that have no equivalent in librdkafka and do not change what is
-    written, and the partitioner, which only Java can use. Raises SettingsError for options that a
-    transaction forbids or that the sink sets itself.
+    The result leaves out the partitioner, which only Java can use, and options that have no
+    equivalent in librdkafka and do not change the written records. Raises SettingsError for options
+    that a transaction forbids, or that the sink sets itself.
     """
     properties: dict[str, str] = {}
     for option, value in options.items():

@@ -21,8 +21,9 @@ _FORBIDDEN: Final = (
 )
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 
-# Parses the text as Kafka's own parser, a java.io.StreamTokenizer, does. Text that Kafka would read
-# as a number or as the rest of a comment (a bare path) does not match; Kafka rejects it too.
+# Matches tokens as Kafka's own parser, a java.io.StreamTokenizer, reads them. Text that Kafka would
+# read as a number or as the rest of a comment (a bare path) does not match; Kafka rejects such text
+# too.
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>   [\x00-\x20]+ | //[^\r\n]* | /\*.*?\*/ )
@@ -47,10 +48,11 @@ class LoginModule:
 
     @classmethod
     def parse(cls, text: str) -> LoginModule:
-        """Parse a whole `sasl.jaas.config`.
+        """Parse the value of `sasl.jaas.config`.
 
         Raises SettingsError, which quotes nothing of the text, if Java could not read the text
-        either, if it names several modules, or if a module loads code or secrets from elsewhere.
+        either, if the text names several modules, or if a module loads code or secrets from
+        elsewhere.
         """
         tokens = list(_tokens(text))
         name, flag = _leading_words(tokens)
@@ -78,7 +80,7 @@ class LoginModule:
         raise _unreadable("it does not end with a semicolon")
 
     def text(self) -> str:
-        """Return a text from which `parse`, and Java, read the same login module."""
+        """Return a text from which `parse` and Java read the same login module."""
         options = "".join(
             f' {name}="{value.translate(_ESCAPED)}"' for name, value in self.options.items()
         )
@@ -92,7 +94,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             raise _unreadable(
-                f"character {at + 1} is not allowed there: values with characters other than "
+                f"character {at + 1} is not allowed: values with characters other than "
                 "letters, digits and . _ - $ need double quotes"
             )
         at = match.end()
@@ -140,7 +142,7 @@ PASSWORD_MODULES: Final = {
 }
 _OAUTH: Final = f"{_SECURITY}oauthbearer.OAuthBearerLoginModule"
 _KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
-# Both fetch a token with the client's id and secret, as librdkafka does on its own.
+# Both handlers fetch a token with the client's id and secret, as librdkafka itself does.
 _OIDC: Final = frozenset(
     {
         f"{_SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -149,19 +151,19 @@ _OIDC: Final = frozenset(
 )
 _EXTENSION: Final = "extension_"
 _EXTENSION_TEXT: Final = re.compile(r"[^,=\x00-\x1f]+")
-# librdkafka puts keytab and principal into a command that a shell runs.
+# librdkafka inserts the keytab and the principal into a command that a shell runs.
 _KEYTAB: Final = re.compile(r"/[A-Za-z0-9_./@+-]+")
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
 
 def login_module(options: Mapping[str, str]) -> LoginModule | None:
-    """Return the login module, or None if the options name none. Raises SettingsError."""
+    """Return the login module, or None if the options do not name one. Raises SettingsError."""
     text = options.get(JAAS)
     return None if text is None else LoginModule.parse(text)
 
 
 def require_https(options: Mapping[str, str]) -> None:
-    """Raise SettingsError if a secret would be sent to, or read from, anything but an https URL."""
+    """Raise SettingsError if the URL of the token endpoint is not an https URL."""
     url = options.get(_URL)
     if url is None:
         return
@@ -180,7 +182,7 @@ def require_https(options: Mapping[str, str]) -> None:
 
 
 def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
-    """Translate the `sasl.*` options; `gssapi` is True if the installed librdkafka has Kerberos.
+    """Translate the `sasl.*` options. `gssapi` is True if the installed librdkafka has Kerberos.
 
     Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
     does.
@@ -190,7 +192,7 @@ def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
         raise OnlyJava(f"librdkafka does not support this {PREFIX}{_MECHANISM}")
     login = login_module(options)
     if login is None:
-        raise OnlyJava(f"{_OPTION} is not set, so the login is set for the whole JVM")
+        raise OnlyJava(f"{_OPTION} is not set, so the JVM's own login configuration is used")
     if mechanism == "GSSAPI" and not gssapi:
         raise OnlyJava("the installed librdkafka was built without Kerberos")
     return {_MECHANISM: mechanism, **_MECHANISMS[mechanism](mechanism, login, options)}

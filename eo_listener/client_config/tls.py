@@ -1,4 +1,4 @@
-"""Translates Java's `ssl.*` options to librdkafka's, and key stores that only Java reads to PEM."""
+"""Translates Java's `ssl.*` options to librdkafka's, and key stores to PEM."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WIDTH: Final = 64
 
 
 def in_lines(text: str, kind: str, option: str) -> str:
-    """Return the PEM blocks of `kind` in `text`, broken into the lines that OpenSSL requires.
+    """Return the PEM blocks of `kind` in `text`, with the line breaks that OpenSSL requires.
 
-    Raises SettingsError, which quotes only the name of the `option`.
+    Raises SettingsError, which quotes only the name `option`.
     """
     blocks = []
     opening: re.Match[str] | None = None
@@ -39,7 +39,7 @@ def in_lines(text: str, kind: str, option: str) -> str:
 
 
 def _block(label: str, body: str, option: str) -> str:
-    if ":" in body:  # an encrypted key of an older format, whose headers need their lines
+    if ":" in body:  # an encrypted key in an older format, whose headers keep their lines
         lines = body.strip().splitlines()
     else:
         packed = "".join(body.split())
@@ -52,7 +52,7 @@ def _block(label: str, body: str, option: str) -> str:
 def _unreadable(option: str) -> SettingsError:
     return SettingsError(
         f"{option} holds no readable PEM text",
-        cause="it may be truncated, or hold the name of a file",
+        cause="the text may be truncated, or be the name of a file",
         fix="give the text itself, from -----BEGIN to the end of the last -----END line",
     )
 
@@ -64,9 +64,10 @@ Use = Literal["trust", "key"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """A JKS or PKCS12 file, which the shim converts to PEM in memory (its function `REQUEST`).
+    """A JKS or PKCS12 file, which the shim's function `REQUEST` converts to PEM in memory.
 
-    `use` says what the file holds: the authorities that the client trusts, or the client's own key.
+    `use` is the content of the file: "trust" for the authorities that the client trusts, "key" for
+    the client's own key.
     """
 
     use: Use
@@ -76,7 +77,7 @@ class KeyStore:
     key_password: str | None = field(default=None, repr=False)
 
     def argument(self) -> str:
-        """Return the request to the shim as JSON, which holds secrets."""
+        """Return the request to the shim as JSON, which contains secrets."""
         return json.dumps(
             {
                 "use": self.use,
@@ -88,7 +89,7 @@ class KeyStore:
         )
 
     def properties(self, answer: str) -> Mapping[str, str]:
-        """Return librdkafka's properties from Java's `answer`.
+        """Return librdkafka's properties from the shim's `answer`.
 
         Raises FormatError, which quotes nothing of the answer.
         """
@@ -133,7 +134,7 @@ _ENDPOINTS: Final = {"": "none", "https": "https"}
 
 
 def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
-    """Return the properties for the `ssl.*` options, and key stores for Java to convert to others.
+    """Return the properties for the `ssl.*` options, and the key stores that Java must convert.
 
     Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
     does.
@@ -157,7 +158,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the trusted authorities; if no option names any, librdkafka uses the machine's."""
+    """Return the trusted authorities; without such an option, librdkafka uses the machine's."""
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")
@@ -169,7 +170,7 @@ def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
 
 
 def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the properties or the store with the client's own key; empty if it has none."""
+    """Return the properties or the store of the client's own key, or {} if it has no key."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
     password = _named(_KEY_PASSWORD, options.get(_KEY_PASSWORD))

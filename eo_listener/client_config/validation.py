@@ -1,8 +1,8 @@
-"""Checks that names, addresses and properties of a client reach Kafka unchanged.
+"""Checks that a client's names, addresses and properties reach Kafka unchanged.
 
-A client written in C takes a NUL for the end of a text, so with a NUL in a group's name it would
-read or commit to another group; and confluent-kafka ends the whole process for a text that cannot
-be written as UTF-8.
+A client written in C takes a NUL for the end of a text, and so would use another group if a group's
+name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the whole
+process.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ENCODING: Final = (
     "it comes from a terminal, file or variable in another encoding (Latin-1), or this process has "
     "a locale without UTF-8"
 )
-_FIX_ENCODING: Final = "Write it in UTF-8; with LANG=C set PYTHONUTF8=1"
-_FIX_NAME: Final = "Correct the name; a variable in it may hold more than it should"
+_FIX_ENCODING: Final = "Write it in UTF-8; with LANG=C, set PYTHONUTF8=1"
+_FIX_NAME: Final = "Correct the name; a variable in it may have extra characters"
 
 
 def require_name(kind: str, name: str) -> None:
     """Raise SettingsError for a group or topic name that would not reach Kafka as written."""
     if is_printable_ascii(name) and name == name.strip():
-        return  # nearly all names: this function runs at every event
+        return  # nearly every name; this function runs at every event
     if not _is_utf8(name):
         raise SettingsError(
             f"{kind} {name!r} is not valid UTF-8", cause=_ENCODING, fix=_FIX_ENCODING
@@ -50,10 +50,10 @@ def require_name(kind: str, name: str) -> None:
 
 
 def require_property(name: str, value: object) -> None:
-    """Raise SettingsError, which quotes no value, if a client would not get the property whole."""
+    """Raise SettingsError, which quotes no value, if a client would not get the whole property."""
     if not _is_utf8(name) or "\0" in name:
         raise SettingsError(
-            f"the Kafka client property {name!r} has no valid name", fix="Correct the property"
+            f"a Kafka client property has the invalid name {name!r}", fix="Correct the property"
         )
     if not isinstance(value, str):
         return
@@ -78,7 +78,7 @@ def require_property(name: str, value: object) -> None:
 def require_ports(servers: str) -> None:
     """Raise SettingsError for an address with a port out of range.
 
-    librdkafka would connect to another port, since it keeps only the lower 16 bits.
+    librdkafka would connect to another port, since it keeps only the number's lower 16 bits.
     """
     for server in servers.split(","):
         port = _PORT.search(server)

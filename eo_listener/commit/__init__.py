@@ -1,4 +1,4 @@
-"""Commits offsets to consumer groups outside Spark's thread: merges, retries and limits them.
+"""Commits offsets to consumer groups, outside Spark's thread, with retries and in limited memory.
 
 `tracking` finds out, on one thread, which offsets each run of a query has made durable, and which
 groups get them. `groups` commits them to each group, on one thread for each cluster. Only

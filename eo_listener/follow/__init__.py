@@ -1,4 +1,4 @@
-"""Follow the checkpoints of queries that you may not change, and commit what they made durable.
+"""Follows checkpoints of queries that you may not change, and commits their durable offsets.
 
 Each checkpoint has its own thread (`CheckpointPoller`), so that a slow storage delays no other
 checkpoint. `CheckpointTracker`, which does no I/O, decides what to commit. The committer is the

@@ -29,7 +29,7 @@ _LONGEST_PAUSE = 60.0
 class Reading:
     """The contents of a checkpoint at one moment.
 
-    `query_id` is None if there is no checkpoint, or none that can be read; `durable` is None if no
+    `query_id` is None if there is no checkpoint, or no readable one; `durable` is None if no
     committed batch was read. `unreachable` is the error if the storage gave no answer.
     """
 
@@ -70,10 +70,10 @@ def plan(
 class Step:
     """The actions that follow from a reading.
 
-    `withheld` are the commits that the guard holds back. With `recommit`, offsets that are already
-    committed are committed again. `released` means that the earlier offsets of this checkpoint no
-    longer hold back other checkpoints with the same groups. `pause` is the time until the next
-    reading, in seconds.
+    `withheld` are the commits that the guard holds back. With `recommit`, the committer commits
+    offsets again that are already committed. `released` means that the earlier offsets of this
+    checkpoint no longer hold back other checkpoints with the same groups. `pause` is the time until
+    the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
@@ -85,11 +85,11 @@ class Step:
 
 
 class CheckpointTracker:
-    """Remembers the last reading of one checkpoint, and decides what each new one changes.
+    """Remembers the last reading of one checkpoint, and decides what each new reading changes.
 
     A reading that may show a checkpoint while it is being changed, such as a torn file or a newest
     batch that is lower than before, counts only if the next reading shows the same. With `final`,
-    `on_reading` does not wait for the next one.
+    `on_reading` does not wait for the next reading.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class CheckpointTracker:
         return replace(step, recommit=recommit, events=(*events, *violations, *step.events))
 
     def _nothing(self, reading: Reading) -> tuple[Notice, ...]:
-        """Return the notice that the checkpoint has no committed batch, or no longer has one."""
+        """Return the notice that the checkpoint has no committed batch, or no longer has any."""
         if reading.findings:
             return ()
         notices = self._notices.report(
@@ -303,7 +303,7 @@ class CheckpointTracker:
         return events
 
     def _commit(self, durable: BatchOffsets, *, marking: bool) -> Step:
-        """Return the commits of a batch, with `marking` also those that the guard holds back."""
+        """Return the commits of a batch; with `marking`, also those that the guard holds back."""
         assert self._query_id is not None  # noqa: S101  # `_present` has identified it; for mypy
         sources = durable.kafka()
         allowed = {name: ends for name, ends in sources.items() if name not in self._withheld}

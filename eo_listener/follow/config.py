@@ -16,7 +16,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.spark.checkpoint.location import Location, shown
 
 OTHER_TOPICS = "*"
-_LONGEST_GROUP = 249  # not Kafka's rule, but no tool shows or names longer ones
+_LONGEST_GROUP = 249  # not Kafka's rule, but tools accept no longer names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class FollowedCheckpoint:
             require_group(group, f"the group for topic {topic!r}")
 
     def group(self, topic: str) -> str | None:
-        """Return the group of a topic, or None if its offsets are not to be committed."""
+        """Return the group of a topic, or None if the follower must not commit its offsets."""
         return self.groups.get(topic, self.groups.get(OTHER_TOPICS))
 
     def open(self) -> Location:
@@ -77,7 +77,7 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
-    """Return each target with its location. Raises SettingsError for two of one checkpoint."""
+    """Return each target with its location. Raises SettingsError if two have one checkpoint."""
     keys: set[str] = set()
     opened = []
     for target in targets:

@@ -145,7 +145,7 @@ class Follower:
     """Commits the offsets that the queries of `targets` make durable, until it is closed.
 
     Each checkpoint has a thread that reads it, each cluster a thread that commits to it. If several
-    checkpoints feed one partition of one group, the lowest of their offsets is committed. Raises
+    checkpoints feed one partition of one group, the follower commits the lowest offset. Raises
     SettingsError for a checkpoint named twice, and StorageError for a storage whose driver is not
     installed.
     """
@@ -225,10 +225,10 @@ class Follower:
         )
 
     def close(self, timeout: float) -> None:
-        """Stop reading, commit the offsets already read, and close all, within about `timeout` s.
+        """Stop reading, commit the offsets already read, and close everything in about `timeout` s.
 
         Offsets that are then unconfirmed are reported as CommitAbandoned. A thread whose storage
-        does not answer is left behind, as a daemon.
+        does not answer continues as a daemon.
         """
         deadline = time.monotonic() + timeout
         for poller in self._pollers:
@@ -265,7 +265,7 @@ def _silence(shown: str, seconds: float) -> Notice:
         kind=NoticeKind.SILENT,
         text=f"its storage has not answered for {seconds:.0f} s",
         cause="the network or the storage hangs",
-        fix="check it from this machine; the other checkpoints go on",
+        fix="check it from this machine; `follow` continues with the other checkpoints",
     )
 
 

@@ -1,8 +1,8 @@
 """Writes each batch of a query to each of its sinks once, and finds the offsets to start at.
 
-The judgement explains an error; compare-and-set is the proof. In the transaction that writes the
-rows, each head must still be exactly the head that was read, and each statement must change exactly
-one row. This also stops a zombie or a second driver.
+The judgement explains why a batch is refused; compare-and-set prevents a wrong write. In the
+transaction that writes the rows, each head must still be exactly the head that was read, and each
+statement must change exactly one row. This also stops a zombie or a second driver.
 
 Facts that count, and facts that do not:
 
@@ -11,15 +11,16 @@ Facts that count, and facts that do not:
 - The plan reader finds the run of a batch by the DataFrame's session, of which each run has a
   clone. The thread's local property names the query only if pyspark pins its threads. Under Spark
   Connect the run is unknown. There Spark starts a process for the function at each start of a
-  query, so process and query id stand for a run, for all its `exactly_once` (`plan_reader`).
+  query, so the process and the query id together identify a run, for all its `exactly_once`
+  (`plan_reader`).
 
 Rows that are computed once (`data_frames`):
 
 - If a shuffle precedes the rows, a lost executor makes Spark compute a part of them a second time,
   and rows of the two computations need not fit together (`spark/jvm/stage_attempts.py`). With
-  several sinks, a frame may read a table that an earlier sink has just written: `persist()` is no
-  copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows are
-  computed by `localCheckpoint` before the first sink writes.
+  several sinks, a frame may read a table that an earlier sink has just written: `persist()` is not
+  a copy, as Spark drops the cached rows of a plan that reads the table. So in both cases the rows
+  are computed by `localCheckpoint` before the first sink writes.
 - Spark's status store shows if a stage ran twice. For a new try, eo_listener plans the transform
   again, with new shuffles. A shuffle of the streaming query itself stays the same for all tries, so
   that only a restart helps.
@@ -29,7 +30,7 @@ After a failure (`SinkWriter`):
 - After a conflict, the writer tries the whole entry again.
 - After a lost answer to COMMIT, the writer reads the ledger until it shows the outcome.
 - If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
-  previous driver that was about to end may have written this very batch, which is no error. Any
+  previous driver that was about to end may have written this very batch, which is not an error. Any
   other move by another driver is an error.
 - All these retries are limited. Every other error goes to Spark, which ends the query with its
   text.

@@ -329,7 +329,7 @@ class BatchRunner:
     def _again(
         self, task: _SinkTask, batch: _BatchInProgress, foreign: ForeignWriterError
     ) -> _SinkTask:
-        """Judge a batch again, after another driver moved the ledger since it was read.
+        """Judge a batch again, because another driver has moved the ledger since it was read.
 
         A driver that was about to end may have written this very batch, and then the judgement is
         REPLAY. Raises `foreign` if a topic was recreated, or the guard refuses the batch.
@@ -346,7 +346,9 @@ class BatchRunner:
     def _outputs(
         self, frame: Any, plan: PlannedBatch, due: Sequence[_SinkTask]
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
-        """Yield a frame for each sink; for a single precomputed one, also how to compute it again.
+        """Yield a frame for each sink, and a function that computes a precomputed frame again.
+
+        The function is None unless exactly one sink is due, with a precomputed frame.
 
         If several sinks need their frames, all rows are computed before the first sink writes,
         because a frame may read a table that an earlier sink writes. Rows that come from a shuffle
@@ -416,10 +418,10 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """Return the plan; its `continued` then lacks partitions of which no batch has read anything.
+    """Return the plan; its `continued` leaves out partitions from which no batch has read a record.
 
-    The user's function may have returned without a call of exactly_once while its batches were
-    empty. If the offsets at which the query began cannot be read, the plan stays as it is.
+    The user's function may have returned without calling exactly_once while its batches were empty.
+    If the offsets at which the query began cannot be read, the plan stays as it is.
     """
     if not is_doubtful(plan, heads):
         return plan

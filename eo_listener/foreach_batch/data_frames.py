@@ -1,4 +1,4 @@
-"""The DataFrames of a batch: how their rows are computed once."""
+"""Has Spark compute the rows of a batch's DataFrames once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class DataFrames:
-    """Handles a batch with DataFrames, classic and Connect. Spark's errors go to the caller."""
+    """Carries out a batch's operations on DataFrames, classic or Connect. Raises Spark's errors."""
 
     def __init__(self) -> None:
         self._stages = RunStages()
@@ -49,7 +49,7 @@ class DataFrames:
         """Compute the rows of `frame` once, and yield the frame to use.
 
         `source` is the DataFrame of the batch, from which `frame` is made. Raises SinkError if
-        Spark has computed a part of the rows twice; JvmError.
+        Spark has computed a part of the rows twice, and JvmError.
         """
         if is_connect(frame):
             with computed_rows(frame) as rows:
@@ -64,7 +64,7 @@ class DataFrames:
                     stack.callback(self._stages.skip_jobs, session)
                     yield rows
                     return
-            if self.has_shuffle(source):  # each try of ours would read what is left of its files
+            if self.has_shuffle(source):  # each new try would read the remains of its files
                 break
         raise SinkError(
             REPEATED,

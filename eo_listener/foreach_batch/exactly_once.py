@@ -64,7 +64,7 @@ def exactly_once(
 
     Under Spark Connect the running query cannot be read, so `name` and `checkpoint`, the query's
     checkpointLocation, must be given. With `options`, the reader's options, the function reads log
-    starts and topic ids from Kafka there; without them it does not check these.
+    starts and topic ids from Kafka there; without `options`, it does not check them.
 
     Raises SettingsError immediately if an argument is invalid. The returned function raises
     GuardError, SinkError, PoisonRowError, KafkaError and JvmError, and Spark then fails the query.
@@ -136,7 +136,7 @@ class ExactlyOnce:
 
 
 def in_session_of(frame: Any) -> AbstractContextManager[None]:
-    """Return a context in which the thread works in the session of `frame`, if it is a classic one.
+    """Return a context in which the thread works in the session of `frame`, unless it is Connect's.
 
     Raises JvmError.
     """

@@ -1,4 +1,4 @@
-"""Reads Spark's plan of a batch from the live query or, without access to it, its checkpoint."""
+"""Reads Spark's plan of a batch from the live query or, under Spark Connect, its checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROCESS: Final = uuid.uuid4()
 
 
 class QueryPlanReader:
-    """Reads plans from the live query or the checkpoint, as the kind of DataFrame allows.
+    """Reads plans from the live query or the checkpoint, depending on the kind of DataFrame.
 
     Connects to nothing before the first batch.
 

@@ -26,7 +26,7 @@ class WriteTarget(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The ledgers that a run has read, and who has written the run's newest batch to each."""
+    """The ledgers that a run has read, and the writers of its newest batch, by ledger."""
 
     names: set[LedgerKey] = field(default_factory=set)
     batch_id: int | None = None
@@ -34,7 +34,7 @@ class _Run:
 
 
 class ProcessWrites:
-    """Keeps several `exactly_once(...)` of one process apart. Any thread may use it.
+    """Coordinates several `exactly_once(...)` of one process. Any thread may use it.
 
     A sink writes one batch at a time, whichever query the batch belongs to. Within a run, one
     ledger of one sink has one writer for each batch: the rows of a second writer would count as
@@ -103,7 +103,7 @@ class ProcessWrites:
             return True
 
     def begin_write(self, plan: PlannedBatch, target: WriteTarget, writer: object) -> bool:
-        """Claim a batch that `writer` is about to write; return True if it had no claim."""
+        """Claim a batch that `writer` is about to write; return True if nobody had claimed it."""
         with self._changed:
             writers = self._writers(plan)
             is_new = target not in writers
@@ -165,8 +165,8 @@ def refuse_second_call(plan: PlannedBatch) -> NoReturn:
         "that returned: the second call wrote nothing",
         cause="a foreachBatch function calls the same exactly_once(...) twice, but a sink "
         "takes each batch once",
-        fix="Call it once: union the DataFrames, or pass a sink for each and a transform "
-        "that returns a list. Or write each DataFrame with an exactly_once(...) of its "
+        fix="(1) Call it once: union the DataFrames, or pass a sink for each and a transform "
+        "that returns a list. (2) Or write each DataFrame with an exactly_once(...) of its "
         'own, under its own name: exactly_once(..., name="...")',
     )
 

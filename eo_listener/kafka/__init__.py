@@ -2,8 +2,8 @@
 
 `simple_groups`, `member_groups` and `transactional_groups` commit in three ways: without joining
 the group, as a member of the group, and in transactions. `java_groups` commits through Spark's own
-Kafka client. Each of these four modules has a `GroupStore`; `group_stores` opens the store that a
-cluster and a mode need.
+Kafka client. Each of these four modules has a `GroupStore`; `group_stores` opens the right store
+for a cluster and a mode.
 
 Why the stores do not use the AdminClient for groups:
 
@@ -11,11 +11,12 @@ Why the stores do not use the AdminClient for groups:
   process, and the driver with it. Measured with confluent-kafka 2.16.1 while a broker was killed
   and restarted: an assertion in `rd_kafka_enq_once_del_source_return` failed at about 1 restart in
   6, and librdkafka followed a null pointer if a broker answered NOT_COORDINATOR (librdkafka#5040;
-  with 2.15.0 too). A broker answers so while coordinators move, and to the first request on a new
-  cluster.
+  with 2.15.0 too). A broker gives this answer while coordinators move, and to the first request on
+  a new cluster.
 - So a commit goes through a Consumer that has the group's name and never subscribes: the Consumer
   joins no group, fetches nothing, and survived all restarts in the same test. The price is one
-  client per group instead of one per cluster. Each client has two connections and four threads.
+  client per group instead of one client per cluster. Each client has two connections and four
+  threads.
 - If a cluster has more than 128 groups, the stores close and open their clients in turn. With 1,000
   groups this allows 21 commits/s of 100 partitions each; with 100 groups, 121/s. Spark's own client
   reaches 92/s with 1,000 groups. The stores do not switch to the Java client automatically.
@@ -43,14 +44,13 @@ Reading logs:
   are 2 ms away, ten requests cost more than five.
 - The readers request starts and ends after they have described the topics, not at the same time.
   Requesting both at once saved 70 ms of 295 for a snapshot of 5,000 logs, and 0.4 ms for a single
-  log. But then the readers would have to remember the topic ids of an earlier snapshot, to use the
-  answers only if each id is the same, and to ignore a failed request, which may only mean that a
-  topic is gone.
+  log. But then the readers would have to remember earlier topic ids, to use the answers only if the
+  ids are the same, and to ignore a failed request, which may only mean that a topic is gone.
 
 The Java client commits through the Admin of Spark's own kafka-clients, one per store: only Java has
 delegation tokens, MSK IAM and other login handlers.
 
-- It supports the mode `simple` only.
+- The Java client supports only the mode `simple`.
 - With `retries=0` the client never repeats an unanswered request; it repeats only a request that
   the broker answered with a temporary error. The outcome of REQUEST_TIMED_OUT remains unknown.
 - Each store has one thread in Python for snapshots and commits, since py4j waits for an answer
@@ -64,9 +64,9 @@ be decoded counts as unreadable; the offset that it belongs to is still right.
 
 Open transactions:
 
-- Only Java's client can request the open transactions (KIP-664). A command requests them through
-  the shim in a JVM of its own; to end a transaction that a coordinator knows, librdkafka takes over
-  the transactional id.
+- Only Java's client can list open transactions (KIP-664). A command lists them through the shim, in
+  a separate JVM. To end a transaction that a coordinator knows, the command takes over the
+  transactional id with librdkafka.
 - Leaders report a transaction's first offset in a partition, but not its id. Coordinators report
   the id, but leave out transactions that the client has no right to describe, and transactions that
   a coordinator has not read yet after it moved to another broker. So a transaction counts as

@@ -1,10 +1,11 @@
 """Builds confluent-kafka's clients with their settings, and keeps the errors of their connections.
 
-Requests go through a Consumer that never subscribes, so it joins no group and fetches nothing. They
-do not go through the AdminClient: while a broker restarts, the AdminClient's requests for groups
-can end the whole process, by an assertion (`rd_kafka_enq_once_del_source_return`, seen with 2.16.1)
-or a null pointer (librdkafka#5040). `eo_listener.kafka` has the measurement. Only the AdminClient
-can describe topics; that request survived the same restarts.
+Requests go through a Consumer that never subscribes, so that the Consumer joins no group and
+fetches nothing. They do not go through the AdminClient: while a broker restarts, the AdminClient's
+requests for groups can end the whole process, by an assertion
+(`rd_kafka_enq_once_del_source_return`, seen with 2.16.1) or a null pointer (librdkafka#5040).
+`eo_listener.kafka` has the measurement. Only the AdminClient can describe topics; that request
+survived the same restarts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """The settings of a Consumer for its group; the user's properties override only `settings`."""
+    """The settings of a Consumer. The user's properties override `settings`, but not `fixed`."""
 
     settings: Mapping[str, str]
     fixed: Mapping[str, str]
@@ -126,7 +127,7 @@ class ConnectionErrors:
         self.connections_lost = 0
 
     def record(self, error: Answer) -> None:
-        """Record an error; serves as `error_cb` of a confluent-kafka client."""
+        """Record an error. A confluent-kafka client calls this method as its `error_cb`."""
         if error.name() in _NO_REASON:
             return
         if error.name() == "_FATAL":
@@ -137,7 +138,7 @@ class ConnectionErrors:
             self._worst = error
 
     def forget(self) -> None:
-        """Forget the reported error, after a request has been answered."""
+        """Forget the recorded error. Call this after a request has succeeded."""
         self._worst = None
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
@@ -316,5 +317,5 @@ def _inner_name(error: Answer) -> str:
 
 
 def is_local(error: Answer) -> bool:
-    """Return True if `error` is librdkafka's own, so that no broker has sent it."""
+    """Return True if `error` comes from librdkafka itself, not from a broker."""
     return error.name().startswith("_")

@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 
 class ClusterDescriber:
-    """Describes one cluster; each call takes at most `timeout` seconds. Only one thread may use it.
+    """Describes one cluster. Each call takes at most `timeout` seconds. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept.
     """
@@ -94,7 +94,7 @@ class ClusterDescriber:
     def group(self, name: str) -> GroupFacts:
         """Return facts about a group: its state, its offsets, and the errors of refused requests.
 
-        Raises SettingsError for a name that would not reach Kafka as it is written.
+        Raises SettingsError for a name that would not reach Kafka as written.
         """
         require_name("group", name)
         ask = partial(
@@ -168,7 +168,7 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Ask if the client may write with this transactional id; do not fence the id's producer.
+        """Try if the client may write with this transactional id, without fencing a producer.
 
         The request has a longer time-out than any broker allows, so the broker refuses the request
         before it fences: it checks first the right, then the time-out, and then the id (KafkaApis,
@@ -258,7 +258,7 @@ class ClusterDescriber:
         )
 
     def _answer(self, ask: Callable[[], Future[_T]]) -> _T:
-        """Return the answer of `ask`; call it again while the coordinator moves.
+        """Return the answer of `ask`, which is called again while the coordinator moves.
 
         Raises KafkaError.
         """

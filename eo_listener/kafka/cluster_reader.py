@@ -44,7 +44,7 @@ class ClusterReader:
     ) -> Mapping[TopicPartition, Position]:
         """Return a group's offsets with their metadata; an unknown group has none.
 
-        If no `partitions` are given, reads all partitions of the cluster. Offsets that a
+        Without `partitions`, the method reads all partitions of the cluster. Offsets that a
         transaction commits count once the transaction has ended, which is shortly after the
         producer gets its answer. With `stable`, the method waits for the end of such transactions
         (KIP-447).
@@ -69,13 +69,13 @@ class ClusterReader:
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of existing `topics`; if None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
         return self._logs.partitions(topics, self._deadline())
 
     def require_shown(self, topics: Collection[str]) -> None:
         """Raise KafkaError for topics that Kafka does not show to this client.
 
-        Kafka leaves such topics out of `partitions`, and out of the offsets of groups.
+        Kafka leaves out such topics in the answers for `partitions` and `group`.
         """
         refused = self._logs.refused(topics, self._deadline())
         for code in sorted(set(refused.values())):
@@ -83,8 +83,8 @@ class ClusterReader:
             raise KafkaError(
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
-                cause="it may not Describe the topic; Kafka then also leaves out what a group "
-                "holds for it",
+                cause="it may not Describe the topic; Kafka then also leaves out the "
+                "group's offsets in it",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )
@@ -104,7 +104,10 @@ class ClusterReader:
     def ranges(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetRange]:
-        """Return the range from the last stable offset to the end of each log; all must exist."""
+        """Return the range from the last stable offset to the end of each log.
+
+        All logs must exist.
+        """
         return self._logs.ranges(partitions, self._deadline())
 
     def close(self) -> None:

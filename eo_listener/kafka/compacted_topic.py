@@ -41,7 +41,7 @@ _PUSHED_OUT: Final = "_AUTO_OFFSET_RESET"  # the log begins after the offset to 
 
 
 Concerns = Callable[[bytes, "bytes | None"], bool]
-"""A function of a record's key and value that returns True if the caller requests the record."""
+"""A function of a record's key and value that returns True if the caller needs the record."""
 
 
 class PendingRecord(NamedTuple):
@@ -66,7 +66,10 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The values read from a topic. If `pending` is not empty, requested values may be old."""
+    """The values read from a topic.
+
+    If `pending` is not empty, values that the caller needs may be old.
+    """
 
     values: Mapping[bytes, Stored]
     partitions: int
@@ -111,7 +114,7 @@ class CompactedTopic:
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
         """Create the topic, unless it already exists, and wait for its metadata.
 
-        The topic gets 3 replicas, as Kafka's own topics by default, or as many as there are
+        The topic gets 3 replicas, like Kafka's own topics by default, or one on each of fewer
         brokers. The brokers' default for other topics is 1.
         """
         deadline = self._deadline()
@@ -173,7 +176,7 @@ class CompactedTopic:
             time.sleep(_PAUSE)
 
     def count_after(self, concerns: Concerns, partition: int) -> int:
-        """Count the records that `concerns` selects and that were appended since `read`.
+        """Count the selected records of a partition that were appended after the last `read`.
 
         Aborted records count too.
         """
@@ -245,7 +248,7 @@ class CompactedTopic:
     def _ends(
         self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
-        """Return the end of each partition that `reader` sees, in order of partition."""
+        """Return the end of each partition, as far as `reader` can read, in order of partition."""
         action = f"reading the end of topic {self.topic}"
         queries = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:

@@ -95,18 +95,18 @@ class GroupRepair:
             return self.offsets()
         except KafkaError as error:
             raise KafkaError(
-                f"cannot tell if group {self._group} holds all or part of what was committed to "
-                "it: it cannot be read back",
+                f"cannot tell if group {self._group} holds all offsets that were committed to it: "
+                "they cannot be read back",
                 code=error.code,
                 cause=error.problem,
-                fix="When Kafka answers again, repeat the command: it starts from what the "
-                "group holds then",
+                fix="When Kafka answers again, repeat the command: it starts from the "
+                "group's offsets at that time",
             ) from error
 
     def _commit(
         self, store: SimpleGroups, part: Mapping[TopicPartition, Position]
     ) -> dict[str, str]:
-        """Commit part of a change; return the last errors, as Kafka's name and a text for each."""
+        """Commit part of a change; return texts about the last errors, by Kafka's error name."""
         deadline = time.monotonic() + _TIMEOUT
         while True:
             errors: dict[str, str] = {}

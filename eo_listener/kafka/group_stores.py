@@ -1,4 +1,4 @@
-"""The commit modes, and the group stores that implement them."""
+"""Opens the group stores, which implement the commit modes."""
 
 from __future__ import annotations
 

@@ -49,11 +49,10 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None means that the broker confirmed the request; there was only one, as the JVM's client
-        repeats no unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown.
-        The client does not send the request again, but the broker may have read it, and a suspended
-        JVM may still send it. So this store sends no other request until the JVM has answered the
-        call.
+        None means that the broker confirmed the only request, as the JVM's client repeats no
+        unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown. The client
+        does not send the request again, but the broker may have read it, and a suspended JVM may
+        still send it. So this store sends no other request until the JVM has answered the call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
@@ -203,7 +202,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions as the shim reads them; a metadata text that partitions share occurs once.
+    """Return positions as the shim reads them. A metadata text of several partitions occurs once.
 
     A NUL follows each text, as if confluent-kafka had written the text: without the NUL,
     confluent-kafka would read on into other memory.

@@ -40,7 +40,7 @@ class DescribedTransaction:
     """The coordinator's answer about a transactional id; `state` is Kafka's name of the id's state.
 
     `timeout` is in seconds. `started` is the time when the id's newest transaction began, in
-    milliseconds since 1970, or None if there was no transaction; that transaction may have ended.
+    milliseconds since 1970, or None if there was no transaction. That transaction may have ended.
     """
 
     state: str
@@ -60,7 +60,7 @@ class DescribedTransaction:
 
     @property
     def ongoing(self) -> bool:
-        """True if a transaction is open that nobody has begun to end."""
+        """True if a transaction is open, and nobody has begun to end it."""
         return self.state == _ONGOING
 
     @property
@@ -70,7 +70,10 @@ class DescribedTransaction:
 
     @property
     def state_known(self) -> bool:
-        """True if the state is one that Java's client knows; it calls every other state Unknown."""
+        """True if Java's client knows `state`.
+
+        It calls all states that it does not know Unknown.
+        """
         return self.ongoing or self.ending or self.state in _OVER
 
 
@@ -89,7 +92,7 @@ class OpenProducer(NamedTuple):
     last_written: int
 
     def is_same(self, reading: OpenProducer) -> bool:
-        """Return True if `reading` shows the same transaction, maybe with more records."""
+        """Return True if `reading` shows the same transaction, even with more records."""
         return (self.producer_id, self.start) == (reading.producer_id, reading.start)
 
 
@@ -114,7 +117,7 @@ class TaskReport:
     """A task's report: the number of records that it has sent, or why it did not send all of them.
 
     `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records by
-    partition; `refused` counts the rows that the task did not send, by the shim's number of the
+    partition. `refused` counts the rows that the task did not send, by the shim's number for the
     reason. `error` is the shim's JSON of Kafka's error, if any.
     """
 
@@ -135,7 +138,7 @@ class JoinedTransaction(NamedTuple):
 
 
 class JavaTransactions:
-    """The transactions of one cluster, by requests to the shim.
+    """Reads and joins the transactions of one cluster, by requests to the shim.
 
     `properties` are a producer's, in Java's names; they hold secrets. Each method but `close`
     raises KafkaError.
@@ -147,13 +150,13 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """Return the Java member for joining a transaction that kafka-clients lacks, or None."""
+        """Return the Java member that kafka-clients lacks for joining transactions, or None."""
         answer = self._ask("transactions.missing", "checking kafka-clients", {})
         missing: str | None = answer["missing"]
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Return the Java exceptions that creating a partitioner raises, as text, or None."""
+        """Create a partitioner in Java; return the exceptions that this raises, or None."""
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
@@ -211,7 +214,7 @@ class JavaTransactions:
         tasks: int,
         transaction: JoinedTransaction | None,
     ) -> None:
-        """Tell the shim what the tasks need to write the batch, which has the name `batch` there.
+        """Tell the shim the facts that tasks need to write a batch, under the name `batch`.
 
         `topics` are pairs of a topic and its number of partitions. The tasks' producers join
         `transaction`, if there is one.
@@ -223,7 +226,7 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Tell the shim which rows of a batch not to send, by the `identities` in their headers.
+        """Tell the shim the `identities`, in headers, of the batch's rows that tasks must not send.
 
         The method makes several calls, each with about a megabyte of identities. Spark passes all
         of them to each task.
@@ -273,7 +276,7 @@ class JavaTransactions:
         return OpenProducers(by_partition=producers, errors=errors)
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """Return the part of a request to the shim that names the client and the time limit."""
+        """Return the part of a request to the shim with the client's name and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 

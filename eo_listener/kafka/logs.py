@@ -54,7 +54,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 class Topic:
     """An existing topic.
 
-    `id` is spelled as in Kafka's own tools, or None if the topic has no id.
+    `id` is written as in Kafka's own tools, or None if the topic has no id.
     """
 
     id: str | None
@@ -117,24 +117,26 @@ class Logs:
     def stable_ends(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return the start of each log's first open transaction, or the log's end.
+        """Return each log's last stable offset: its first open transaction's start, or its end.
 
-        Kafka calls this the last stable offset: a consumer under read_committed reads up to it.
+        A consumer with read_committed reads up to this offset.
         """
         ends = dict.fromkeys(partitions, OFFSET_END)
-        return self._at("are stable", ends, deadline, self._stable_client())
+        return self._at("have an open transaction", ends, deadline, self._stable_client())
 
     def ranges(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, OffsetRange]:
-        """Return the range from the last stable offset to the end of each log; all must exist.
+        """Return the range from the last stable offset to the end of each log. All logs must exist.
 
         The method asks only the leaders, since a broker that describes topics may be unreachable.
         """
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)
         _require_none(refused)
-        stable, refused = self._edges("are stable", specs, deadline, self._stable_client())
+        stable, refused = self._edges(
+            "have an open transaction", specs, deadline, self._stable_client()
+        )
         _require_none(refused)
         # The last stable offset is read after the end, and may be higher by then.
         return {tp: OffsetRange(stable[tp], max(end, stable[tp])) for tp, end in ends.items()}
@@ -142,11 +144,11 @@ class Logs:
     def at(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """Return each partition's first offset at or after its timestamp (in ms since 1970).
+        """Return the offset of each partition's first record at or after a time (ms since 1970).
 
         The result leaves out a partition without such a record.
         """
-        offsets = self._at("were then", timestamps, deadline)
+        offsets = self._at("reach these times", timestamps, deadline)
         return {tp: offset for tp, offset in offsets.items() if offset >= 0}
 
     def _at(
@@ -165,7 +167,7 @@ class Logs:
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions of these topics; if None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
         return tuple(sorted(self.leaders(topics, deadline)))
 
     def leaders(
@@ -196,7 +198,7 @@ class Logs:
     def existing(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions that exist, except those of topics that Kafka refuses."""
+        """Return the partitions that exist, except those of topics that Kafka does not describe."""
         topics, _ = self._describe({tp.topic for tp in partitions}, deadline)
         return _existing(partitions, topics)
 
@@ -212,10 +214,11 @@ class Logs:
     def _describe(
         self, names: Collection[str], deadline: float
     ) -> tuple[dict[str, Topic], dict[str, str]]:
-        """Describe topics; return those that exist, and the errors of those that Kafka refuses.
+        """Return the topics that exist, and the errors of topics that Kafka refuses to describe.
 
-        This class sends no other request through the AdminClient. This one needs no coordinator,
-        and survived restarts of a broker during which requests for groups ended the process.
+        This is the only request that the class sends through the AdminClient. It needs no
+        coordinator, and survived restarts of a broker during which requests for groups ended the
+        process.
         """
         client, admin = self._open()
         action = "describing topics"
@@ -253,12 +256,12 @@ class Logs:
         deadline: float,
         client: Client | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-        """Return each log's start, end, or offset at a time, and the errors of refused topics.
+        """Return one offset of each log, and the errors of topics that Kafka refuses to describe.
 
-        `specs` say which offset of each log to return. All logs must exist. librdkafka sends the
-        request to the leaders that it remembers. After a change of a topic they are wrong for a
-        moment, and librdkafka may report the error of one partition for all partitions. Then the
-        method asks again.
+        `specs` say which offset to return: the log's start, its end, or the offset at a time. All
+        logs must exist. librdkafka sends the request to the leaders that it remembers. After a
+        change of a topic they are wrong for a moment, and librdkafka may report the error of one
+        partition for all partitions. Then the method asks again.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"

@@ -46,7 +46,7 @@ class ManyGroups:
     """Reads the groups of one cluster. Every call takes at most `timeout` seconds.
 
     Every call raises KafkaError on failure. With `apart`, a separate process sends the requests;
-    `close` ends that process. Only one thread may use it, but any thread may call `close`.
+    `close` ends that process. Only one thread may use the object, but any thread may call `close`.
     """
 
     def __init__(

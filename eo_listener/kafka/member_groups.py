@@ -34,11 +34,11 @@ _LEFT_BEHIND = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMB
 class MemberGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the member commit mode.
 
-    Each group has one member, with a fixed `group.instance.id`. It subscribes to the topics that it
-    commits for, and fetches nothing from its partitions. In a classic group, the member of a second
-    driver replaces this member, which from then on always gets FENCED_INSTANCE_ID. In a group of
-    the new protocol (KIP-848), the second driver gets UNRELEASED_INSTANCE_ID until the first
-    driver's member has left.
+    Each group has one member, with a fixed `group.instance.id`. The member subscribes to the topics
+    for which it commits, and fetches nothing. In a classic group, the member of a second driver
+    replaces this member, which from then on always gets FENCED_INSTANCE_ID. In a group of the new
+    protocol (KIP-848), the second driver gets UNRELEASED_INSTANCE_ID until the first driver's
+    member has left.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -133,10 +133,7 @@ class _Member:
         return self._member
 
     def _join(self, topics: Collection[str], deadline: float) -> GroupClient:
-        """Return the member, subscribed to these topics as well as its earlier ones.
-
-        Raises KafkaError.
-        """
+        """Return the member, after it has also subscribed to `topics`. Raises KafkaError."""
         self._require_not_lost()
         # A poll may have reported a fatal error meanwhile.
         if self._member is not None and self._member.dead:
@@ -162,7 +159,7 @@ class _Member:
         return member
 
     def _renew(self, deadline: float) -> None:
-        """Before this store joins (again), raise KafkaError if another driver has the group.
+        """Prepare to join (again); raise KafkaError if another driver has the group.
 
         The method opens a new client, because Kafka would answer late requests of the earlier
         client as if another driver had fenced this member.

@@ -109,7 +109,7 @@ class OpenTransaction:
 
     @property
     def since(self) -> int | None:
-        """The time when the transaction began, in ms since 1970; None if no coordinator has it."""
+        """The time when the transaction began, in ms since 1970, or None if that is unknown."""
         described = self.described if self.verdict in _KNOWN else None
         return None if described is None else described.started
 
@@ -186,7 +186,7 @@ def judge_transactions(
 def blocked_partitions(
     producers: Mapping[TopicPartition, OpenProducer], unstable: Mapping[TopicPartition, OffsetRange]
 ) -> frozenset[TopicPartition]:
-    """Return the partitions whose last stable offset is the start of the producer's transaction."""
+    """Return the partitions in which `producers` hold back the last stable offset."""
     starts = {tp: offsets.start for tp, offsets in unstable.items()}
     return frozenset(tp for tp, producer in producers.items() if producer.start == starts.get(tp))
 
@@ -217,7 +217,7 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge by its age a transaction that no coordinator reports; a coordinator may be moving."""
+    """Judge a transaction that no coordinator reports by its age: a coordinator may be moving."""
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -245,7 +245,7 @@ def state_partition(name: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableOffsets:
-    """The range from the last stable offset to the end of each partition, or an error.
+    """Ranges from the last stable offset to the end, or errors, by partition.
 
     A partition that no longer exists is in neither `ranges` nor `errors`.
     """
@@ -413,7 +413,7 @@ class TransactionReader:
             ) from error
 
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
-        """Return the transaction that is open under an id, as its partitions' leaders report it.
+        """Return the open transaction of an id, as the leaders of its partitions report it.
 
         The result leaves out partitions whose leader does not answer. Its `reason` has the error,
         or says that no leader shows the producer.
@@ -468,7 +468,10 @@ class TransactionReader:
         )
 
     def _hidden(self) -> str | None:
-        """Return why coordinators may leave out ids, or None; ask for an unknown id to see it."""
+        """Return why coordinators may leave out ids, or None.
+
+        To see that, ask for an unknown id.
+        """
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
@@ -499,7 +502,7 @@ class TransactionRepair:
         self._stable = stable
 
     def fence(self, transactional_id: str, transaction: OpenTransaction) -> Mapping[str, str]:
-        """Take over the id; return the reasons why the transaction is still open, by place.
+        """Take over the id; return the places where the transaction is still open, with reasons.
 
         A place is a partition or COORDINATOR. Raises KafkaError if a right is missing; then nothing
         has changed.

@@ -68,7 +68,7 @@ _FIXED: Final = {
 }
 _DELIVERY: Final = {"delivery.timeout.ms": "120000"}  # Java's default; librdkafka's is 5 minutes
 _CONSEQUENCES: Final = frozenset({"_STATE", "_PURGE_QUEUE", "_GAPLESS_GUARANTEE"})
-"""The errors that only follow from an earlier error, of the transaction or of a previous record."""
+"""The errors that only result from an earlier error, of the transaction or of another record."""
 _CLOSE: Final = 2.0  # seconds to wait for a producer to close
 _MOMENT: Final = 0.05  # seconds to wait for room in the queue, or until it is empty
 _ASK: Final = 1.0  # seconds for an answer with metadata, before the first record is sent
@@ -90,7 +90,7 @@ _QUEUE: Final = "it is larger than kafka.buffer.memory (67,108,864 bytes by defa
 
 
 class TooLargeError(Exception):
-    """The client refuses a record because of its size. The text names the limit.
+    """Raised if the client refuses a record because of its size. The text names the limit.
 
     Records that were sent earlier are not affected.
     """
@@ -135,7 +135,7 @@ class KafkaProducer:
 class RecordProducer(KafkaProducer):
     """Sends records. Every method but `leave` raises KafkaError. Only one thread may use it.
 
-    If a record was not delivered, a later call raises the error.
+    If a record could not be delivered, a later call raises the error.
     """
 
     def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
@@ -185,9 +185,10 @@ class RecordProducer(KafkaProducer):
     def send_each(
         self, topic: str, values: Iterable[bytes | str | None], keys: Iterable[bytes | str | None]
     ) -> dict[int, str]:
-        """Send a record for each value and its key; this is twice as fast as calls of `send`.
+        """Send a record for each value and its key, twice as fast as with calls of `send`.
 
-        Returns the reasons why the client refuses records, by index. Raises KafkaError.
+        Returns the reasons why the client refuses records, by the record's index. Raises
+        KafkaError.
         """
         refused: dict[int, str] = {}
         produce = self._producer.produce
@@ -217,7 +218,7 @@ class RecordProducer(KafkaProducer):
         return math.inf
 
     def _send_queued(self) -> None:
-        """Send queued records without `linger.ms`, for a moment at most; run waiting callbacks."""
+        """Send queued records at once, whatever `linger.ms` is; run waiting callbacks."""
         try:
             self._producer.flush(_MOMENT)
         except (KafkaException, SystemError) as error:
@@ -282,7 +283,7 @@ class IdempotentProducer(RecordProducer):
 
 
 def _kafka_exception(error: BaseException) -> KafkaException:
-    """Return the KafkaException in `error`, a SystemError if another callback ran after it."""
+    """Return the KafkaException in `error`; a SystemError wraps it if another callback ran."""
     while not isinstance(error, KafkaException):
         if error.__cause__ is None:
             raise error
@@ -386,9 +387,9 @@ class BatchProducer(RecordProducer):
         """Fence older producers of the transactional id, and end the transaction they left open.
 
         librdkafka looks for the coordinator at once, before it has a connection. It looks again
-        whenever metadata arrive, and every 500 ms (rd_kafka_idemp_pid_fsm); so it does after
-        CONCURRENT_TRANSACTIONS. To shorten the wait, this method keeps requesting the metadata of
-        `topic`, which must exist.
+        whenever metadata arrives, and every 500 ms (rd_kafka_idemp_pid_fsm). After
+        CONCURRENT_TRANSACTIONS it asks again at the same moments. To shorten the wait, this method
+        keeps requesting the metadata of `topic`, which must exist.
         """
         self.stage = Stage.STARTING
         done = threading.Event()
@@ -460,7 +461,7 @@ class BatchProducer(RecordProducer):
             self._bounded(f"committing to group {group}", call, timeout)
 
     def commit(self, timeout: float) -> None:
-        """Commit the transaction. If this raises, its outcome is unknown."""
+        """Commit the transaction. If this method raises an error, the outcome is unknown."""
         self.stage = Stage.COMMITTING
         self._bounded(
             "committing the transaction",
@@ -520,7 +521,7 @@ class BatchProducer(RecordProducer):
             raise error
 
     def _root_cause(self) -> Answer | None:
-        """Return the transaction's error; a record's own error would concern only that record.
+        """Return the transaction's error, or else a record's, which concerns only that record.
 
         If a partition cannot join the transaction, librdkafka purges all records, and the next call
         for the transaction raises the reason. So this method makes such a call, which needs no
@@ -566,13 +567,13 @@ class OffsetProducer(KafkaProducer):
 
     @property
     def busy(self) -> bool:
-        """True if a transaction is under way."""
+        """True if the thread of a transaction is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(
         self, positions: Mapping[TopicPartition, Position], group: object, deadline: float
     ) -> None:
-        """On a new thread, finish the last transaction and commit `positions` if not empty."""
+        """On a new thread, finish the last transaction, and commit `positions` if there are any."""
         self.error = self._fault = None
         self._thread = threading.Thread(
             target=self._run,
@@ -585,7 +586,7 @@ class OffsetProducer(KafkaProducer):
     def wait(self, deadline: float) -> bool:
         """Wait until the started transaction has ended; return False if it has not by `deadline`.
 
-        Raises the thread's error if that did not come from Kafka.
+        Raises the thread's error if that error did not come from Kafka.
         """
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -616,7 +617,7 @@ class OffsetProducer(KafkaProducer):
         return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the producer, unless it is stuck or was fenced: then closing would wait, or warn.
+        """Close the producer, unless it is stuck or was fenced, since closing would wait or warn.
 
         A stuck producer stays on its daemon thread.
         """

@@ -83,14 +83,14 @@ class RangeReader:
         self.consumer.close()
 
     def _poll(self) -> Iterator[Any]:
-        """Yield the messages that have arrived; if there are none, wait a moment for one."""
+        """Yield the messages that have arrived; if there is no message, wait a moment for one."""
         first = self.consumer.poll(_POLL)
         if first is not None:
             yield first
             yield from self.consumer.consume(_AT_ONCE, timeout=0)
 
     def _record(self, message: Any, remaining: dict[TopicPartition, int]) -> Iterator[Any]:
-        """Yield the message if it is a requested record; drop a partition that is read."""
+        """Yield the message if it is in a range; remove a partition whose range is read."""
         tp = _place(message)
         error, offset = message.error(), message.offset()
         if error is not None and error.name() != _END:
@@ -106,7 +106,10 @@ class RangeReader:
             del remaining[tp]
 
     def _note(self, error: Answer) -> None:
-        """Record an error of a connection; ignore errors of groups, which are not used here."""
+        """Record an error of a connection.
+
+        Errors about groups are ignored: the reader has no group.
+        """
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
 
@@ -229,7 +232,8 @@ Headers = Sequence[tuple[str, "str | bytes | None"]]
 class TargetLog:
     """An existing topic: its id, or None if it has no id, and the logs of its partitions.
 
-    A range goes from the first record that Kafka still has to the end of the log.
+    `ranges` has, by partition, the range from the first record that Kafka still has to the end of
+    the log.
     """
 
     id: str | None

@@ -1,7 +1,7 @@
 """Reads, for a proof of the audit, which offsets have a record that consumers see.
 
-It keeps no record. Only commands use it, no driver: it reads topic settings through the
-AdminClient, and fetches records.
+The reader stores no records. Only commands use it, not drivers, because it reads topic settings
+through the AdminClient, and fetches records.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of the records in `ranges`, and perhaps of some between them."""
+        """Return the offsets of the records in `ranges`, and perhaps of records between them."""
         consumer = self._consumer(committed=committed)
         offsets: list[OffsetRange] = []
         for part in _merge(ranges):

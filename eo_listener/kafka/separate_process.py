@@ -1,4 +1,4 @@
-"""Makes calls that may end their process in a separate process.
+"""Makes dangerous calls, which may end their process, in a separate process.
 
 librdkafka's requests for groups sometimes end their process while a broker restarts (see
 `eo_listener.kafka`).
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class SeparateProcess:
-    """Makes calls in another process, which it starts at the first call, and again if it has ended.
+    """Makes calls in another process, which the first call starts, and later calls if it has ended.
 
     Only one thread may use it, but any thread may call `close`. `pid` is None while the process
     does not run.
@@ -36,7 +36,7 @@ class SeparateProcess:
     def call(
         self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
     ) -> _T:
-        """Call `function` in the process, and return its result; pickle carries all three.
+        """Call `function` in the process, and return its result. All of these are pickled.
 
         Raises BrokenProcessPool if the process has ended or was closed. After `timeout` seconds,
         the method ends the process and raises concurrent.futures.TimeoutError.

@@ -41,12 +41,12 @@ class Ownership:
 
     Joining with the fixed instance id, or opening the producer, fences the previous owner. At
     start-up this is intended: a new driver replaces the old one. When a client is reopened later, a
-    newer driver may own the group, and reopening would fence it. So the store first reads the
-    group, and continues only if it committed every offset itself. This object lives as long as the
-    store, and so outlives the clients, which the store closes if there are too many.
+    newer driver may own the group, and reopening would fence that driver. So the store first reads
+    the group, and continues only if the store itself committed every offset. This object lives as
+    long as the store, and so outlives the clients, which the store closes if there are too many.
 
-    For a few milliseconds this object cannot see a newer driver, which has joined but not committed
-    yet. It does no input or output itself.
+    The object cannot see a newer driver that has joined but not committed yet, which takes a few
+    milliseconds. It does no input or output itself.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Ownership:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions to read before a client is replaced."""
+        """The partitions to read before the store reopens a client."""
         return tuple({**self._known, **self._unconfirmed})
 
     def record_read(self, positions: Mapping[TopicPartition, Position]) -> None:
@@ -168,7 +168,7 @@ class PooledGroupStore:
         return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
-        """Run the clients' waiting callbacks; else they pile up, and a member seems to hang."""
+        """Run the clients' waiting callbacks. Otherwise they pile up, and members seem to hang."""
         for client in self._clients.values():
             client.poll()
         self._logs.poll()
@@ -194,7 +194,7 @@ class PooledGroupStore:
         return client
 
     def _close_idle(self) -> None:
-        """Close the clients that were used longest ago until `LIMIT` remain, but no busy client."""
+        """Close idle clients, those used longest ago first, until `LIMIT` clients remain."""
         surplus = len(self._clients) - LIMIT
         idle = [group for group, client in self._clients.items() if not client.busy]
         for group in idle[: max(0, surplus)]:
@@ -289,7 +289,7 @@ class GroupClient:
         self.client.poll()
 
     def close(self) -> None:
-        """Close the connections; wait some seconds for an unanswered commit."""
+        """Close the connections; wait a few seconds for an unanswered commit."""
         self.client.close()
 
     def _await(self, deadline: float) -> None:
@@ -310,8 +310,8 @@ class GroupClient:
 class SimpleGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
-    The store keeps one client for each group, and opens it at its first use. Kafka refuses commits
-    (UNKNOWN_MEMBER_ID) while a group has members.
+    The store has one client for each group, and opens the client at its first use. Kafka refuses
+    commits (UNKNOWN_MEMBER_ID) while a group has members.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

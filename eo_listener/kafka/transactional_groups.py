@@ -85,7 +85,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Return the group's offsets; first take over the group, unless it is taken or lost."""
+        """Take over the group, unless this store already has or lost it; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -109,7 +109,7 @@ class _Transactions:
     def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit without the partitions that Kafka refuses: one refusal aborts all."""
+        """Commit again, without the partitions because of which the transaction was aborted."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
@@ -133,7 +133,7 @@ class _Transactions:
         return answer
 
     def _ready(self, deadline: float) -> OffsetProducer:
-        """Return a producer with no call in progress; open a new one if the last is unusable."""
+        """Return a producer without a call in progress, a new one if the last is unusable."""
         self._require_not_lost()
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
@@ -173,7 +173,9 @@ class _Transactions:
                 self._require_not_lost()
             self._require_not_taken_over(time.monotonic() + _READ_TIMEOUT)
             self._retake_at = time.monotonic() + _PAUSE
-            cause = "soon after it had begun: by a successor, or by a late request of its own"
+            cause = (
+                "a successor, or a late request of this client, ended it soon after it had begun"
+            )
         return self._broker_ended(cause)
 
     def _broker_ended(self, cause: str) -> KafkaError:
@@ -203,7 +205,7 @@ class _Transactions:
         self._producer = None
 
     def _require_not_taken_over(self, deadline: float) -> None:
-        """Raise a final KafkaError if another committer has committed meanwhile."""
+        """Raise KafkaError if another committer has committed since this store did."""
         partitions = self._ownership.partitions
         offsets = group_offsets(self._client, self._group, partitions, deadline)
         self._ownership.compare(offsets.positions)

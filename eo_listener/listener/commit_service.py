@@ -1,4 +1,4 @@
-"""The service that the listener and the bridge call: it takes events and commits offsets."""
+"""The service that takes events from the listener or the bridge, and commits offsets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ logger = logging.getLogger("eo_listener")
 
 
 class CommitService:
-    """The tracker and the committer of one driver, wired by its settings.
+    """The tracker and the committer of one driver, configured by its settings.
 
-    `queries` reads running queries; `observers` get every event, after the log; `shim_client`, if
-    given, does in the JVM the work that needs Java. Every method without a deadline returns
+    `queries` reads running queries. `observers` get every event, after the log. `shim_client`, if
+    there is one, does in the JVM the work that needs Java. Every method without a deadline returns
     immediately. Raises SettingsError.
     """
 
@@ -66,8 +66,8 @@ class CommitService:
         if settings.metrics_port is not None:
             try:
                 yield open_metrics(settings.metrics_port, settings.metrics_address)
-            except UnavailableError as error:  # it would not help if offsets stayed behind too
-                logger.warning("%s; committing continues without metrics", str(error).rstrip("."))
+            except UnavailableError as error:  # without metrics, commits must still go on
+                logger.warning("%s; commits continue without metrics", str(error).rstrip("."))
         if settings.preflight:
             yield StartCheck(
                 self._properties, mode=self._mode, recommit_interval=settings.recommit_interval
@@ -78,7 +78,7 @@ class CommitService:
         return open_cluster(cluster, self._mode, self._shim_client)
 
     def _properties(self, name: str) -> Mapping[str, str] | None:
-        """Return librdkafka's properties for a cluster, or None if it is not open or needs Java."""
+        """Return librdkafka's properties of a cluster, or None if they are not available."""
         cluster = self._clusters.get(name)
         if cluster is None or cluster.client == "java":
             return None
@@ -110,13 +110,13 @@ class CommitService:
     def flush(self, deadline: float) -> bool:
         """Wait until all durable offsets are committed; return True if they are.
 
-        Gives up when the monotonic clock passes `deadline`.
+        Returns False when the monotonic clock passes `deadline`.
         """
         routed = self._tracker.flush(deadline)
         return self._committer.flush(_left(deadline)) and routed
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor finally rejected."""
         return self._committer.waiting(groups)
 
     def close(self, deadline: float) -> None:

@@ -41,26 +41,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("eo_listener")
 
-_DRAIN = 5.0  # seconds for Spark to deliver the last events, of the time that a close may take
-# Strong references: `spark.streams.addListener(OffsetCommitListener())` leaves none elsewhere, and
-# a listener without references could not be closed at the end of the program.
+_DRAIN = 5.0  # seconds for Spark to deliver the last events, a part of the time for a close
+# Strong references: after `spark.streams.addListener(OffsetCommitListener())` there are no others,
+# and a listener without references could not be closed at the end of the program.
 _open: set[OffsetCommitListener] = set()
 
 
 class _ConnectRuns:
-    """The live runs that Spark Connect reported: only a run's end proves that all events came."""
+    """The live runs that Spark Connect reported.
+
+    Only the event of a run's end proves that all its events have arrived.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._open: set[str] = set()
 
     def began(self, run_id: str) -> None:
-        """Record that a run has begun; returns at once."""
+        """Record that a run has begun, and return at once."""
         with self._changed:
             self._open.add(run_id)
 
     def ended(self, run_id: str) -> None:
-        """Record that a run has ended, after its last event; returns at once."""
+        """Record that a run has ended, after its last event, and return at once."""
         with self._changed:
             self._open.discard(run_id)
             self._changed.notify_all()
@@ -72,7 +75,7 @@ class _ConnectRuns:
 
 
 class OffsetCommitListener(StreamingQueryListener):
-    """Commits what queries have processed to Kafka consumer groups.
+    """Commits the offsets that queries have processed to Kafka consumer groups.
 
         spark.streams.addListener(OffsetCommitListener())
 
@@ -80,29 +83,28 @@ class OffsetCommitListener(StreamingQueryListener):
     committed to the group that the source option `kafka.consumer.commit.groupid` (or
     `eo.commit.group`) names. The listener does not commit a source without a group.
 
-    `groups` names groups in the program, and takes precedence over the options:
-    `{"query": "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the
-    query's name or id. `group_template` is for sources without an entry and without an option: a
+    `groups` names groups in the program, and takes precedence over the options: `{"query":
+    "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the query's name
+    or id. `group_template` names the group of sources without an entry and without an option: a
     text with `{query_name}`, `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka
     properties) take precedence over the sources' own settings.
 
-    `mode` is how the listener commits: "simple" (no member, not fenced), "member" (a live, fixed
-    member: the group is Stable) or "transactional" (fenced by a transactional id). `guard` decides
-    what happens if a batch does not continue where the previous batch ended: "withhold" stops
-    committing that source until a restart with "warn". `on_rewind` decides what happens if a query
-    is to be committed below its group's offsets: "refuse" it, or "allow" it and record it in the
-    commit's metadata. `recommit_interval` is the time, in seconds, after which all offsets are
-    committed again, so that they do not expire.
+    `mode` is the way in which the listener commits: "simple" (no member, not fenced), "member" (a
+    live, fixed member: the group is Stable) or "transactional" (fenced by a transactional id).
+    `guard` decides what happens if a batch does not continue where the previous batch ended:
+    "withhold" stops commits for that source until a restart with "warn". `on_rewind` decides what
+    happens if a query's offsets are below its group's offsets: "refuse" the commit, or "allow" it
+    and record that in the commit's metadata. `recommit_interval` is the time, in seconds, after
+    which all offsets are committed again, so that they do not expire.
 
-    `observers` are called with every event of `eo_listener.events`, on the thread on which the
-    event occurred. `flush_timeout` is the time, in seconds, for which `close` and the end of the
-    program wait for Kafka. `preflight=False` leaves out the check of rights, groups and settings at
-    the start, which runs in a process of its own. `metrics_port` serves metrics for Prometheus, on
-    `metrics_address`.
+    The listener calls `observers` with every event of `eo_listener.events`, on the thread on which
+    the event occurred. `flush_timeout` is the time, in seconds, for which `close` and the end of
+    the program wait for Kafka. `preflight=False` leaves out the check of rights, groups and
+    settings at the start, which runs in a separate process. With `metrics_port`, the listener
+    serves metrics for Prometheus at that port of `metrics_address`.
 
-    The listener does not block, slow down or fail a query: its own threads commit, and keep and
-    repeat commits while Kafka is unavailable. Raises SettingsError for settings that cannot be
-    used.
+    The listener does not block, slow down or fail a query: its own threads commit, and retry
+    commits while Kafka is unavailable. Raises SettingsError for settings that cannot be used.
     """
 
     def __init__(
@@ -154,16 +156,16 @@ class OffsetCommitListener(StreamingQueryListener):
         self._connect_runs.began(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """Pass the event's JSON to the committer's service; returns at once."""
+        """Pass the event's JSON to the commit service, and return at once."""
         self._connect_runs.began(str(event.progress.runId))
         self._service.progressed(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Tell the committer's service that the run is idle; returns at once."""
+        """Tell the commit service that the run is idle, and return at once."""
         self._service.idle(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Tell the committer's service that the run has ended; returns at once."""
+        """Tell the commit service that the run has ended, and return at once."""
         self._service.ended(str(event.runId))
         self._connect_runs.ended(str(event.runId))
 
@@ -176,9 +178,10 @@ class OffsetCommitListener(StreamingQueryListener):
         return None if self._driver is None else self._driver.listener(self._service)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything that Spark has processed is committed; return True if it is.
+        """Wait until all offsets that Spark has processed are committed; return True if they are.
 
-        Waits at most `timeout` seconds (default: `flush_timeout`). Do not call it from a listener.
+        Waits at most `timeout` seconds (default: `flush_timeout`). Do not call this method from a
+        listener.
         """
         wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
         deadline = time.monotonic() + wait
@@ -188,16 +191,15 @@ class OffsetCommitListener(StreamingQueryListener):
     def close(self) -> None:
         """Commit remaining offsets, stop threads, close connections.
 
-        Python also calls this method at the end of the program.
-
-        Waits about `flush_timeout` seconds at most; the log and CommitAbandoned report offsets that
-        are still unconfirmed then. Idempotent.
+        Python also calls this method at the end of the program. It waits for about `flush_timeout`
+        seconds at most; the log and CommitAbandoned report offsets that are still unconfirmed then.
+        Further calls do nothing.
         """
         self._close(time.monotonic() + self._flush_timeout)
 
     def _close(self, deadline: float) -> None:
         _open.discard(self)
-        if os.getpid() != self._process:  # a fork has the object, but none of its threads
+        if os.getpid() != self._process:  # a forked process has the object, but not its threads
             return
         fault_point("close.before-drain")
         self._drain(deadline)
@@ -230,7 +232,7 @@ def _driver() -> Driver | None:
 
 @atexit.register
 def _close_all() -> None:
-    """Close every listener, all within the longest of their `flush_timeout`s."""
+    """Close all listeners, within the longest `flush_timeout` of them."""
     listeners = list(_open)
     timeouts = [listener._flush_timeout for listener in listeners]  # noqa: SLF001  # our own
     deadline = time.monotonic() + max(timeouts, default=0.0)
@@ -243,7 +245,7 @@ def _close_all() -> None:
 
 
 class NoQueries:
-    """The `QueryReader` of a Spark Connect client, which can read no query: they run elsewhere."""
+    """The `QueryReader` of a Spark Connect client, which cannot read the server's queries."""
 
     def options(self, query_id: str, run_id: str) -> NoReturn:  # noqa: ARG002  # the protocol's
         """Raise JvmError."""

@@ -38,7 +38,7 @@ _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 class Settings:
     """The settings of a listener; `OffsetCommitListener` explains the arguments of the same names.
 
-    `kafka` holds librdkafka properties, `bootstrap.servers` among them, and may hold secrets.
+    `kafka` has librdkafka properties, including `bootstrap.servers`, and may have secrets.
     `bridge_timeout` is the time, in seconds, for which the bridge may be silent before the JVM
     starts another bridge.
     """
@@ -57,7 +57,7 @@ class Settings:
     bridge_timeout: float = BRIDGE_TIMEOUT
 
     def __post_init__(self) -> None:
-        """Raise SettingsError for a value of the wrong kind, and for one that is out of range."""
+        """Raise SettingsError for a value that has the wrong type or is out of range."""
         require_seconds("recommit_interval", self.recommit_interval, least=1.0)
         require_seconds("flush_timeout", self.flush_timeout)
         require_seconds("bridge_timeout", self.bridge_timeout, least=1.0)
@@ -82,7 +82,7 @@ class Settings:
         on_rewind: str = "refuse",
         **settings: Any,
     ) -> Settings:
-        """Build settings from a program's arguments, with enum values by name.
+        """Build settings from a program's arguments, which name enum values.
 
         Raises SettingsError.
         """
@@ -110,7 +110,7 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, str]) -> Settings:
-        """Build settings from the keys `spark.eo.*` of Spark's configuration.
+        """Build settings from the keys `spark.eo.*` in Spark's configuration.
 
         Raises SettingsError, which names the key, also for an unknown key.
         """
@@ -141,7 +141,7 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """The committer's policy, with the values from these settings."""
+        """The committer's policy."""
         return Policy(on_rewind=self.on_rewind, accept_marks=self.guard is not GuardMode.WITHHOLD)
 
 
@@ -214,7 +214,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, Any]]] = {
     "metrics.port": ("metrics_port", _number),
     "metrics.address": ("metrics_address", _text),
 }
-_OTHERS: Final = frozenset({"python"})  # the JVM reads it, before it starts Python
+_OTHERS: Final = frozenset({"python"})  # the JVM reads this key before it starts Python
 
 
 def _refuse(key: str) -> None:
@@ -223,5 +223,5 @@ def _refuse(key: str) -> None:
     raise SettingsError(
         f"unknown setting {key}",
         cause="it is misspelt or belongs to another version",
-        fix=f"Write {near[0]}" if near else f"Known are {', '.join(keys)}, {PREFIX}{_KAFKA}*",
+        fix=f"Write {near[0]}" if near else f"Known keys: {', '.join(keys)}, {PREFIX}{_KAFKA}*",
     )

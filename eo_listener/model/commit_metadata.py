@@ -17,7 +17,7 @@ _SHORT = 8
 
 
 def short_id(spark_id: str) -> str:
-    """Return the part of a query's or run's id that metadata contain."""
+    """Return the part of a query's or run's id that the metadata contains."""
     return spark_id[:_SHORT]
 
 
@@ -69,7 +69,7 @@ class CommitMetadata:
 
     @property
     def batch(self) -> int | None:
-        """The number of the batch; None if a command committed offsets that belong to no batch."""
+        """The number of the batch, or None if a command committed offsets without a batch."""
         return None if self.batch_id < 0 else self.batch_id
 
     def rewinding(self, group_offset: int) -> CommitMetadata:
@@ -120,7 +120,7 @@ class CommitMetadata:
     @classmethod
     @lru_cache(1024)  # a query commits all of its partitions with the same text
     def parse(cls, text: str | None) -> CommitMetadata | None:
-        """Parse the text of a commit; None if another program wrote it.
+        """Parse the text of a commit; return None if another program wrote it.
 
         Ignores a trailing NUL, which confluent-kafka always writes.
         """

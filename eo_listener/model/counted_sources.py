@@ -1,8 +1,8 @@
 """Sources that are not Kafka: the guard cannot read their offsets, so it counts their batches.
 
-Only Spark's promise is known about such a source: under one checkpoint, a batch that is run again
-has the same records. So all such sources of a query are one partition, whose offsets are the
-numbers of the checkpoint's batches. Each batch has one such offset, even without new records.
+About such a source, only Spark's guarantee is known: under one checkpoint, a batch that is run
+again has the same records. So all such sources of a query count as one partition, whose offsets are
+the numbers of the checkpoint's batches. Each batch has one such offset, even without new records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The meaning of Kafka's error names for a commit: cause, fix, and if the commit may be stored.
+"""The meaning of Kafka's error names for a commit: cause, fix, and if it may be stored anyway.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own errors, for requests that never left this machine or were never answered.
@@ -56,8 +56,8 @@ class ErrorMeaning:
 
     A `lasting` error stays until somebody changes something. After an error with `outcome_unknown`
     the commit may have been stored nevertheless. A `fatal` error is final: another committer has
-    taken over, and continuing would take the group back. `persistent` is the meaning of the same
-    error once it has lasted for a while.
+    taken over, and continuing would move the group backwards. `persistent` is the meaning of the
+    same error once it has lasted for a while.
     """
 
     cause: str
@@ -69,8 +69,9 @@ class ErrorMeaning:
 
 
 STOOD_STILL = "_STOOD_STILL"
-# A coordinator's answers to a request that does not fit into one record batch: before Kafka 4.0 the
-# first, since then one of the second (librdkafka's name or Java's), which may mean anything.
+# A coordinator's answers to a request that does not fit into one record batch. Kafka before 4.0
+# answers TOO_LARGE; later versions answer PERHAPS_TOO_LARGE (librdkafka's name, or Java's), which
+# may also mean anything else.
 TOO_LARGE = frozenset({"INVALID_COMMIT_OFFSET_SIZE"})
 PERHAPS_TOO_LARGE = frozenset({"UNKNOWN", "UNKNOWN_SERVER_ERROR"})
 # Errors before a client exists: something that the source's settings need is not available (yet).
@@ -80,7 +81,7 @@ NO_STORE = "_NO_STORE"
 
 _UNREACHABLE = ErrorMeaning(
     "the broker is down, slow, or not at this address",
-    "nothing to do if it comes back: the commit is kept and repeated; otherwise check "
+    "nothing to do if the broker comes back: the commit is kept and repeated; otherwise check "
     "kafka.bootstrap.servers",
     outcome_unknown=True,
 )
@@ -167,13 +168,13 @@ _FAULT = ErrorMeaning(
     "the broker failed to handle the request and gives no reason; from version 4.0 on, Kafka also "
     "reports this if the offsets of one request are larger than max.message.bytes of "
     "__consumer_offsets",
-    "nothing to do if it is temporary: if it comes back, the committer sends fewer partitions in a "
+    "nothing to do if it is temporary: if it recurs, the committer sends fewer partitions in a "
     "request; if that does not help, check the broker's log",
     outcome_unknown=True,
 )
 _NO_PARTITION = ErrorMeaning(
     "the topic was deleted or recreated with fewer partitions",
-    "nothing can be committed for this partition; if it will not come back, restart the driver",
+    "nothing can be committed for this partition; if it stays away, restart the driver",
     lasting=True,
 )
 
@@ -235,7 +236,7 @@ _MEANINGS = {
     "UNRELEASED_INSTANCE_ID": ErrorMeaning(
         "another driver or listener is this group's static member (group.instance.id); a killed "
         "driver counts as a member until its session ends (45 s)",
-        "nothing to do if it was killed: this driver then takes its place; otherwise stop it, or "
+        "nothing to do if that driver was killed: this one takes its place; otherwise stop it, or "
         "give this query a group of its own",
         lasting=True,
     ),

@@ -1,4 +1,4 @@
-"""Computes the lag of a group behind the ends of its topics' logs. Reads and writes nothing."""
+"""Computes the lag of a group behind the ends of its topics' logs. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """The number of records still to read; None if `committed` or `log_end` is unknown.
+        """The number of records still to read, or None if `committed` or `log_end` is unknown.
 
         The lag is below zero if the group is ahead of the log, for instance after a topic was
         recreated.

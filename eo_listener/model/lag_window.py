@@ -1,8 +1,8 @@
-"""How a group's lag develops over several readings: Burrow's verdicts, and the time to drain.
+"""Judges a group's lag over several readings: Burrow's verdicts, and the time to drain. No I/O.
 
 The rules are those of Burrow's evaluator (Lag Evaluation Rules), which need no threshold. Burrow
 reads each commit with its time; this module infers a commit if offset or metadata differ between
-two readings, and takes the time of the reading. It reads and writes nothing itself.
+two readings, and takes the time of the reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FEW: Final = 3  # commits before a verdict that lag does not decrease
 
 
 class LagVerdict(Enum):
-    """The verdicts on a partition's commits, the gravest last."""
+    """The verdicts on a partition's commits, from the mildest to the gravest."""
 
     OK = "OK"
     WARN = "WARN"
@@ -88,7 +88,7 @@ class LagWindow:
 
     @property
     def quiet(self) -> float | None:
-        """The seconds since the last commit; None if no reading has found a new commit yet."""
+        """The seconds since the last commit, or None if no reading has found a new commit yet."""
         if self._last is None or len(self._commits) < 2:  # the first was there before
             return None
         return self._last[0] - self._commits[-1].at
@@ -113,7 +113,7 @@ class LagTrend:
 
     @property
     def drained_in(self) -> float | None:
-        """The seconds until the lag is zero, at the rate of the last readings; None for never."""
+        """The seconds until the lag is zero, at the current rate; None if it is not falling."""
         if len(self._readings) < 2:
             return None
         (begun, first), (now, last) = self._readings[0], self._readings[-1]

@@ -1,8 +1,8 @@
 """The ledger that a sink keeps with its data: the applied offsets, and the batches that moved them.
 
-Format 1. A *head* is one row for each sink, query, topic and partition, and is never deleted; the
-*history* has a row for each range that was applied, and is pruned. The transaction that writes the
-data writes both. This module has only values.
+The format is 1. A *head* is one row for each sink, query, topic and partition, and is never
+deleted; the *history* has a row for each range that was applied, and is pruned. The transaction
+that writes the data writes both. This module has only values.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1
 GAP_ACCEPTED = "gap accepted"
-"""The word that the history has, in place of a verdict, for a range with an accepted gap."""
+"""The history's word, instead of a verdict, for a range with an accepted gap."""
 
 UNKNOWN_TIME = "-"
 """Stands for the time at which a range was applied, if the store has only heads."""
 
 
 class BatchVerdict(Enum):
-    """How a batch's range continues the ranges that were applied before it."""
+    """The way in which a batch's range continues the ranges that were applied before it."""
 
     FIRST = "first"
     NEXT = "next"
@@ -48,7 +48,7 @@ class Head:
     """The last range of one partition that a sink has applied; `range.until` is the next offset.
 
     `topic_id` is as Kafka's own tools print it, or None if unknown. `query_id`, `run_id` and
-    `batch_id` name the batch that moved the head last.
+    `batch_id` name the batch that last moved the head.
     """
 
     range: OffsetRange
@@ -90,14 +90,15 @@ class TableRollback(NamedTuple):
 class StoredLedger:
     """The ledger of one sink and query in a store, read at one moment.
 
-    `moved_at` has the times of the heads' last moves, in the store's own format, if it keeps them.
+    `moved_at` has the times of the heads' last moves, in the store's own format, if the store keeps
+    them.
     """
 
     key: LedgerKey
     heads: Mapping[TopicPartition, Head]
     moved_at: Mapping[TopicPartition, str]
     unfinished_batch: int | None = None
-    """A batch that a sink without transactions has begun and not finished."""
+    """The batch that a sink without transactions has begun and not finished, or None."""
     rollback: TableRollback | None = None
     newest_only: bool = False
     """True if the history has only the newest batches: it may lack the first batch of a partition
@@ -126,14 +127,14 @@ class Move(NamedTuple):
     An empty range moves no offset, but marks that this batch was applied.
     """
     expected: Head | None
-    """The head that the ledger must have before this move, or None if it must have none yet."""
+    """The head that the ledger must have before this move, or None if it must have no head yet."""
     gap: OffsetRange | None = None
     """Offsets skipped or lost before `range` or at its beginning, as accepted by the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The changes of one batch to a sink's ledger; `query` is the query's stable name there."""
+    """The changes of one batch to a sink's ledger; `query` is the query's name in the ledger."""
 
     query: str
     query_id: str
@@ -185,7 +186,7 @@ class Applied:
     """The result of writing one batch to a sink: the numbers of data rows and of dead letters.
 
     `rows` is None if the store does not report how many rows it has written. `unexpected` are the
-    unexpected records that a sink without fencing found in its target while it wrote.
+    unexpected records that a sink without transactions found in its target while it wrote.
     """
 
     rows: int | None

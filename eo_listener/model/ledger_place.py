@@ -1,7 +1,4 @@
-"""The place of a ledger, as commands name it, and the kind of its store.
-
-Reads and writes nothing.
-"""
+"""The place of a ledger, as commands name it, and the kind of its store. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ ITS_CATALOG: Final = "with --spark-conf for its catalog"
 
 
 class LedgerStore(Enum):
-    """The kinds of stores with a ledger; a value begins an address, and is a package's name."""
+    """The kinds of stores with a ledger; a value is an address's prefix, and a package's name."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
@@ -29,7 +26,7 @@ class LedgerStore(Enum):
 
     @classmethod
     def from_address(cls, address: str) -> LedgerStore | None:
-        """Return the kind of store with which `address` begins; None if it begins with none."""
+        """Return the kind of store with which `address` begins, or None for any other address."""
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
             return cls.POSTGRES
@@ -37,7 +34,7 @@ class LedgerStore(Enum):
 
     @property
     def in_table(self) -> bool:
-        """True if the ledger is in the table itself, which Spark reads."""
+        """True if the ledger is in the table itself, so that only Spark can read it."""
         return self in (LedgerStore.ICEBERG, LedgerStore.DELTA)
 
     @property
@@ -56,8 +53,8 @@ class LedgerPlace:
 
     `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
     its address does not name them; `note` describes what else a command needs, `repeated_options`
-    are the options of the running command that an advised command needs too. While `is_known` is
-    False, the server is unknown, so it is also unknown if two sinks share one ledger.
+    are the options of the running command that a suggested command needs too. While `is_known` is
+    False, the server is unknown, and so is whether two sinks share one ledger.
     """
 
     address: str
@@ -74,7 +71,7 @@ class LedgerPlace:
         return store is not None and store.is_apart
 
     def rename(self, old: LedgerKey, new: LedgerKey, *options: str) -> str:
-        """Return the command that carries a ledger over from `old` to `new`.
+        """Return the command that renames a ledger from `old` to `new`.
 
         Without `--execute`, the command is a dry run.
         """
@@ -124,5 +121,5 @@ def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
 
 
 def literal(name: str) -> str:
-    """Return `name` as a string literal of Python, for code that the user is to type."""
+    """Return `name` as a string literal of Python, for code that the user types."""
     return json.dumps(name, ensure_ascii=False)

@@ -142,8 +142,8 @@ def _read_json(text: str) -> tuple[ExportedGroup, ...]:
             if version is not None
             else "the file does not name its format",
             cause="a newer eo-listener wrote it, or it is the wrong file",
-            fix="Export the group again with this version. Offsets as Spark writes them, "
-            '{"topic":{"0":5}}, go on the command line: --from-offsets',
+            fix="Export the group again with this version. Pass offsets in Spark's form, "
+            '{"topic":{"0":5}}, on the command line: --from-offsets',
         )
     try:
         return tuple(

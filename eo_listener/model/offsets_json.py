@@ -14,7 +14,7 @@ from eo_listener.offsets import Offsets, TopicPartition
 
 
 def read_offsets(value: Any) -> Offsets | None:
-    """Return the offsets in a JSON text or in parsed JSON; None if `value` is None or null.
+    """Return the offsets in a JSON text or in parsed JSON, or None if `value` is None or null.
 
     Raises ValueError, TypeError or AttributeError if `value` has a different form.
     """

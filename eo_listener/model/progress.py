@@ -19,7 +19,7 @@ from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.offsets_json import read_offsets
 from eo_listener.offsets import Offsets
 
-# KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] where V2 readers are disabled
+# KafkaV2[Subscribe[t]] (KafkaMicroBatchStream), KafkaSourceV1[...] if V2 readers are disabled
 _KAFKA = re.compile(r"Kafka\w*\[")
 
 
@@ -122,7 +122,7 @@ def _number(fields: Any, name: str) -> float | None:
 
 
 def _event_time(times: Any, name: str) -> float | None:
-    """Return the event time `name`; None if it is missing, or the epoch.
+    """Return the event time `name`, or None if it is missing or is the epoch.
 
     The epoch is Spark's value before the first row.
     """
@@ -153,7 +153,7 @@ def _source(index: int, source: Mapping[str, Any]) -> SourceProgress:
 def _log_ends(value: Any) -> Offsets | None:
     """Return the log ends in `value`, or None if they cannot be read.
 
-    They are only displayed, so this is no error.
+    Log ends are only displayed, so unreadable ones are not an error.
     """
     try:
         return read_offsets(value)

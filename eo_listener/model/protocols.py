@@ -57,7 +57,7 @@ class GroupStore(Protocol):
         """Read the group's positions and the logs' bounds of `partitions`; change nothing.
 
         Raises KafkaError if any part could not be read within `timeout` seconds. A topic that Kafka
-        refuses is in the `errors` of the snapshot, which leaves out all that does not exist.
+        refuses is in the `errors` of the snapshot, which leaves out everything that does not exist.
         """
         ...
 
@@ -74,7 +74,7 @@ class GroupStore(Protocol):
 
 
 class QueryMode(Enum):
-    """The execution mode of a query: how the query makes progress durable, what offsets mean."""
+    """The execution mode of a query: how it makes progress durable, and what offsets mean."""
 
     MICRO_BATCH = "micro-batch"
     ASYNC_PROGRESS = "asynchronous progress tracking"
@@ -110,7 +110,7 @@ class QueryReader(Protocol):
         ...
 
     def position(self, query_id: str, run_id: str) -> LivePosition | None:
-        """Return the run's durable position; None if the query has not restored its checkpoint.
+        """Return the run's durable position, or None if the query has not restored its checkpoint.
 
         The position is never ahead of the commit log, in any mode.
         """
@@ -161,7 +161,7 @@ class Sink(Protocol):
 
     `label` names the sink in error texts and log lines, and holds no secret; `key` names the target
     within the store's ledger, and never changes once `applied` has returned. With `per_partition`
-    each partition of the batch has its own transaction, and is judged alone; but a batch with
+    each partition of the batch has its own transaction, and is judged on its own; but a batch with
     counted sources is one transaction. Only one thread at a time uses a sink: the thread of the
     query. `eo_listener.testing.conformance` tests an implementation.
     """
@@ -183,11 +183,11 @@ class Sink(Protocol):
         ...
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Read all heads in the store's ledger that `query_id` has moved last, under any key.
+        """Read all heads in the store's ledger whose last move was by `query_id`, under any key.
 
-        `exactly_once` calls it after `applied`, in the first batch of a run, and if `applied` has
-        no head for a partition that the batch reads. If each target has its own ledger, the method
-        reads only the ledger of this target. Raises SinkError.
+        `exactly_once` calls this method after `applied`, in the first batch of a run, and if
+        `applied` has no head for a partition that the batch reads. If each target has its own
+        ledger, the method reads only the ledger of this target. Raises SinkError.
         """
         ...
 
@@ -224,11 +224,11 @@ class LedgerReader(Protocol):
         ...
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Yield the applied batches, those of each partition in the order of offsets.
+        """Yield the applied batches; those of each partition are in the order of offsets.
 
         Kafka's ledger has only the heads that repairs read and wrote. The sinks prune old batches,
-        except the first of a partition and those with a gap; for an Iceberg or a Delta table this
-        reads only the newest batches.
+        except the first of a partition and those with a gap; for an Iceberg or a Delta table, the
+        method reads only the newest batches.
         """
         ...
 

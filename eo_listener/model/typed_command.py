@@ -1,4 +1,4 @@
-"""Commands of eo-listener, as a user runs them in a shell. Reads and writes nothing."""
+"""Commands of eo-listener, as a user runs them in a shell. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClusterCommands:
     """The commands of eo-listener for one cluster.
 
     `servers` is None if no cluster was named. `client` is True if the user gave client properties,
-    `storage` if options of a checkpoint's storage.
+    `storage` is True if the user gave options of a checkpoint's storage.
     """
 
     servers: str | None = None

@@ -65,7 +65,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self.rfile: Any = _BoundedRequest(self.rfile)
 
     def parse_request(self) -> bool:
-        """Read the request, and mark its connection, so that the server does not replace it."""
+        """Read the request, and tell the server not to close its connection for a newer one."""
         whole = super().parse_request()
         if whole:
             self.server.keep(self.request)
@@ -110,7 +110,7 @@ class BoundedServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
-        """Return True if the limit allows this connection; if needed, first close a slow one."""
+        """Return True if the limit allows this connection; if needed, close a slow one before."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()

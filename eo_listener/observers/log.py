@@ -38,9 +38,9 @@ class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
-    the failures in between at DEBUG. It logs refusals, other writers and internal errors once while
-    they last, and again if they return after ten minutes. The number of groups limits its memory.
-    `clock` is monotonic.
+    the failures in between at DEBUG. If the same refusal or the same other writer occurred in the
+    last ten minutes, it logs the event at DEBUG. In that time, it does not log the same internal
+    error again. The number of groups limits its memory. `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -267,8 +267,8 @@ def _foreign_commit(event: events.ForeignCommit) -> str:
         writer = f"another query ({event.writer})"
     return (
         f"the group holds {event.group_offsets}, but this driver committed {event.own_offsets}. "
-        f"Cause: another writer commits to it: {writer}. Fix: stop that writer, or give each a "
-        "group of its own; mode='transactional' (follow: --mode transactional) fences a zombie"
+        f"Cause: another writer commits to it: {writer}. Fix: stop that writer, or let it "
+        "use another group; mode='transactional' (follow: --mode transactional) fences a zombie"
     )
 
 
@@ -292,7 +292,7 @@ def _topic_recreated(event: events.TopicRecreated) -> str:
 def _partitions_shared(event: events.PartitionsShared) -> str:
     return (
         f"{' and '.join(event.readers)} read the same partitions ({few(event.partitions)}), so "
-        "the lowest of their offsets is committed. Fix: give each a group of its own"
+        "the lowest of their offsets is committed. Fix: give each source its own group"
     )
 
 
@@ -361,8 +361,9 @@ def _batch_replayed(event: events.BatchReplayed) -> str:
 def _state_lost(event: events.QueryStateLost) -> str:
     return (
         f"the query continues in {event.sink} with a new checkpoint, which has no state: open "
-        "windows, counts and joins of the old checkpoint are lost, since the ledger has passed "
-        "their records. Fix: keep the checkpoint of a query whose state matters"
+        "windows, counts and joins of the old checkpoint are lost, since the ledger "
+        "counts the records in them as applied. Fix: keep the checkpoint of a query whose state "
+        "matters"
     )
 
 

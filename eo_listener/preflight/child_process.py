@@ -1,8 +1,8 @@
 """Checks a cluster in a child process, so that a crash of the child cannot end this process.
 
 librdkafka's requests for groups sometimes end a process, mostly while a broker restarts. The child
-is `eo-listener preflight --stdin --json`; its request, secrets included, goes over its standard
-input and nowhere else.
+is `eo-listener preflight --stdin --json`. The request, which contains secrets, goes only over the
+child's standard input.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from eo_listener.errors import ExitCode, FormatError, UnavailableError
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
-LONGEST = 90.0  # seconds; an unreachable cluster takes the child about 8
+LONGEST = 90.0  # seconds; for an unreachable cluster the child needs about 8
 _ENDS = (ExitCode.FINE, ExitCode.FOUND, ExitCode.UNREACHABLE)
-"""The exit codes with which `preflight` has printed findings on its standard output."""
+"""The exit codes after which `preflight` has printed findings on standard output."""
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
 
-# `python -m` looks for modules in the working directory first, and so does `-c` as it starts: a
-# `rich.py` there would be executed. PYTHONSAFEPATH exists from Python 3.11 on, and -I would ignore
-# PYTHONPATH and the user's own packages too. The directory of this package comes last, for a
-# package that is on no path of a new interpreter.
+# `python -m` looks for modules in the working directory first, and so does `-c` when it starts: a
+# `rich.py` there would be executed. PYTHONSAFEPATH exists only from Python 3.11 on, and -I would
+# also ignore PYTHONPATH and the user's own packages. The directory of this package comes last, in
+# case no path of a new interpreter has it.
 _PROGRAM: Final = """\
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
@@ -41,19 +41,19 @@ main()
 
 
 class BrokenOffError(UnavailableError):
-    """The child ended with an unexpected exit code, such as a signal's, or printed nothing."""
+    """The child ended with an unexpected exit code, or by a signal, or printed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The findings of a child process, and True if it reached the cluster."""
+    """The findings of a child process; `reached` is True if it reached the cluster."""
 
     findings: tuple[CheckFinding, ...]
     reached: bool
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
-    """Check in a child process; if it crashes, try up to two more.
+    """Check in a child process; if that process crashes, try again, at most twice.
 
     Raises UnavailableError and FormatError.
     """
@@ -71,10 +71,10 @@ def start(*, polite: bool = False) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # it may quote the request
         text=True,
-        start_new_session=True,  # Ctrl-C at the driver is not for the child
+        start_new_session=True,  # a Ctrl-C at the driver must not reach the child
     )
     if polite:
-        with contextlib.suppress(OSError):  # it has ended already, or the system has no priorities
+        with contextlib.suppress(OSError):  # the child has ended, or the system has no priorities
             own = os.getpriority(os.PRIO_PROCESS, 0)
             os.setpriority(os.PRIO_PROCESS, child.pid, min(19, own + _POLITE))
     return child
@@ -83,8 +83,9 @@ def start(*, polite: bool = False) -> subprocess.Popen[str]:
 def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answer:
     """Run `child` for at most `longest` seconds, and return its answer.
 
-    When the function returns, the child has ended. Raises UnavailableError if it did not end in
-    time (the subclass BrokenOffError if it crashed), and FormatError if it printed no findings.
+    When the function returns, the child has ended. Raises UnavailableError if the child did not end
+    in time, its subclass BrokenOffError if the child crashed, and FormatError if it printed no
+    findings.
     """
     began = time.monotonic()
     try:

@@ -1,7 +1,7 @@
-"""Facts about a cluster, its groups and topics, and the plans to check. Nothing secret.
+"""Facts about a cluster, its groups and topics, and the plans to check, without secrets.
 
-If Kafka refused to answer, `refused` or `error` holds the name of Kafka's error, and the fact that
-was asked for is None.
+If Kafka refused to answer, `refused` or `error` has the name of Kafka's error, and the requested
+fact is None.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.offsets import Position, TopicPartition
 
 LONGEST_MS: Final = 2**31 - 1 - 100
-"""The longest transaction that librdkafka can ask for: it adds 100 ms, in 32 bits."""
+"""The longest transaction timeout that librdkafka can request: it adds 100 ms, in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """The facts about one cluster. `settings` are the settings with which a broker runs."""
+    """The facts about one cluster. `settings` are the settings of one broker."""
 
     servers: str
     brokers: int
@@ -30,14 +30,14 @@ class ClusterFacts:
     refused: str | None = None
 
     def number(self, name: str) -> int | None:
-        """Return a setting that is a number, or None if it is unknown."""
+        """Return the setting `name` as a number, or None if it is unknown."""
         text = (self.settings or {}).get(name, "")
         return int(text) if text.lstrip("-").isdigit() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a group; `instance` is its `group.instance.id`, or None if that is not set."""
+    """A member of a group. `instance` is its `group.instance.id`, or None if that is not set."""
 
     client: str
     host: str
@@ -53,22 +53,22 @@ class GroupFacts:
 
     name: str
     error: str | None = None
-    #: Such as `Empty` or `Stable`.
+    #: The group's state, such as `Empty` or `Stable`.
     state: str | None = None
-    #: `Classic` or `Consumer`.
+    #: The group's type, `Classic` or `Consumer`.
     kind: str | None = None
-    #: Its protocolType if that is not a consumer's: "connect", "share", ...
+    #: The group's protocolType if it is not a consumer group: "connect", "share", ...
     protocol: str | None = None
-    #: True if it never had members, or its offsets have expired since.
+    #: True if the group never had members, or its offsets have expired since.
     simple: bool | None = None
     members: tuple[Member, ...] = ()
-    #: The operations that the client may perform on it.
+    #: The operations that the client may perform on the group.
     operations: frozenset[str] | None = None
-    #: The offsets that it holds; None if they could not be read.
+    #: The group's offsets, or None if they could not be read.
     held: Mapping[TopicPartition, Position] | None = None
     #: The reason why `held` could not be read.
     held_error: str | None = None
-    #: True if a transaction on it is open.
+    #: True if a transaction that commits to the group is open.
     unstable: bool = False
 
 
@@ -77,7 +77,7 @@ class TopicFacts:
     """The facts about one topic."""
 
     name: str
-    #: Kafka's error, also for a topic that does not exist.
+    #: Kafka's error for the topic, also if the topic does not exist.
     error: str | None = None
     has_id: bool = False
     operations: frozenset[str] | None = None
@@ -89,10 +89,10 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """The plan of commits to a cluster: how, and by which client (the `principal` of ACLs).
+    """The plan of commits to a cluster: their mode, and the client's name in ACLs (`principal`).
 
-    `running` is True if a committer of eo_listener already works on the cluster, so that its own
-    traces there are not findings.
+    `running` is True if a committer of eo_listener already works on the cluster, so that the traces
+    of that committer are not findings.
     """
 
     servers: str
@@ -103,7 +103,7 @@ class CheckPlan:
     running: bool = False
 
     def grant(self, operations: Collection[str], resource: Collection[str]) -> str:
-        """Return the command that grants `operations` on a resource to the client."""
+        """Return the command that grants the client `operations` on a resource."""
         return grant_command(self.servers, self.principal, operations, resource)
 
 
@@ -127,6 +127,6 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of trying a request that changes nothing; `error` is None if Kafka allows it."""
+    """The outcome of a trial request, which changes nothing. `error` is None if Kafka allows it."""
 
     error: str | None = None

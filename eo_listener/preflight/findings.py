@@ -1,4 +1,4 @@
-"""The result of a check, and its form as JSON."""
+"""The findings of a check, and their JSON format."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eo_listener.errors import EoListenerError, FormatError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """The result of one check: `about` names its subject, `advice` what to do ("": nothing).
+    """The result of one check: `about` names the subject, `advice` is the fix, or "".
 
-    A PROBLEM means that commits fail, or that offsets are missing when they are needed; a WARNING
-    means that this may happen. A NOTE reports what could not be checked, or is good to know.
+    A PROBLEM means that commits fail, or that offsets will be missing. A WARNING means that this
+    may happen. A NOTE reports a fact that could not be checked, or that is good to know.
     """
 
     level: Severity
@@ -24,7 +24,7 @@ class CheckFinding:
 
     @property
     def matters(self) -> bool:
-        """True if somebody has to act on the finding."""
+        """True if somebody must act on the finding."""
         return self.level in (Severity.WARNING, Severity.PROBLEM)
 
     def document(self) -> dict[str, str]:
@@ -48,35 +48,35 @@ Findings = Iterator[CheckFinding]
 
 
 def fine(about: str, what: str) -> CheckFinding:
-    """Return a finding that something is as it should be."""
+    """Return a finding of the level FINE."""
     return CheckFinding(level=Severity.FINE, about=about, what=what)
 
 
 def note(about: str, what: str, advice: str = "") -> CheckFinding:
-    """Return a finding that something could not be checked, or is good to know."""
+    """Return a finding of the level NOTE."""
     return CheckFinding(level=Severity.NOTE, about=about, what=what, advice=advice)
 
 
 def warning(about: str, what: str, advice: str) -> CheckFinding:
-    """Return a finding that something may go wrong."""
+    """Return a finding of the level WARNING."""
     return CheckFinding(level=Severity.WARNING, about=about, what=what, advice=advice)
 
 
 def problem(about: str, what: str, advice: str) -> CheckFinding:
-    """Return a finding that something is wrong."""
+    """Return a finding of the level PROBLEM."""
     return CheckFinding(level=Severity.PROBLEM, about=about, what=what, advice=advice)
 
 
 def failed(about: str, error: EoListenerError) -> CheckFinding:
-    """Return the problem that something could not be used or read, for the reason in `error`."""
+    """Return a finding of the level PROBLEM that reports `error` and its fix."""
     return problem(about, described(error), error.fix or "")
 
 
 def described(error: EoListenerError) -> str:
-    """Return the problem that `error` reports, with its cause in brackets."""
+    """Return the problem of `error`, with its cause in brackets."""
     return f"{error.problem} ({error.cause})" if error.cause else error.problem
 
 
 def to_act_on(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Return the findings that somebody has to act on."""
+    """Return the findings on which somebody must act."""
     return tuple(finding for finding in findings if finding.matters)

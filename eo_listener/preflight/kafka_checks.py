@@ -1,4 +1,4 @@
-"""Checks if a client can commit to a cluster's groups for its topics. Reads and writes nothing."""
+"""Checks if a client can commit to the groups of a cluster. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
 from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 
-# Operations that imply another one, in Kafka's AclAuthorizer.
+# Operations that imply another operation, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
 
 
 def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
-    """Return the operations in `needed` that are not in `granted`; names as Kafka writes them."""
+    """Return the operations in `needed` that `granted` does not allow, by Kafka's names."""
     return tuple(
         operation
         for operation in needed
@@ -32,9 +32,9 @@ def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...
 def refused(
     about: str, plan: CheckPlan, operations: Collection[str], resource: Collection[str]
 ) -> CheckFinding:
-    """Return the problem that rights on `resource` are missing.
+    """Return the finding that rights on `resource` are missing.
 
-    `resource` is an option of kafka-acls and a name.
+    `resource` is a pair: an option of kafka-acls, and a name.
     """
     words = [operation.title().replace("_", "") for operation in operations]
     return problem(
@@ -46,8 +46,8 @@ def refused(
 
 UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 """Kafka's errors for a topic that does not exist."""
-# Commits need Read; the start and end of the logs, with which each commit is compared, need
-# Describe.
+# Commits need Read. Reading the start and end of the logs, with which each commit is compared,
+# needs Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
@@ -90,7 +90,7 @@ _NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
-    """Yield the findings about a group; `topics` are the topics of its offsets."""
+    """Yield the findings about a group. `topics` has the facts about the topics of its offsets."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
@@ -109,7 +109,7 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
             "a transaction on its offsets is open: another driver is working, or a driver was "
             "killed",
             "let only one driver commit; the transaction of a killed driver ends after its "
-            f"transaction.timeout.ms; to see whose it is: {shlex.join(words)}",
+            f"transaction.timeout.ms; to see its producer: {shlex.join(words)}",
         )
     if plan.mode == "transactional" and not is_printable_ascii(group.name):
         yield problem(
@@ -122,7 +122,7 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Yield findings about the client's right to commit to a group, or why this is unknown."""
+    """Yield findings about the client's right to commit to a group."""
     resource = ["--group", group.name]
     if _NO_RIGHT in (group.error, group.held_error):
         yield refused(about, plan, ["READ"], resource)
@@ -139,16 +139,16 @@ def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findin
 
 
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
-    """Return a note that permission for the transactional id was not tried.
+    """Return a note that the permission for the transactional id was not tried.
 
-    A client can only try the permission by taking the id, which would stop the driver that has the
-    id.
+    A client can try the permission only by taking over the id, which would stop the driver that
+    uses the id.
     """
     own = transactional_id(name)
     command = plan.grant(["WRITE", "DESCRIBE"], ["--transactional-id", own])
     return note(
         about,
-        f"permission for the transactional id {own} was not tried: that would fence its current "
+        f"permission for the transactional id {own} was not tried: a trial would fence its current "
         "owner",
         f"if the cluster has ACLs: {command}",
     )
@@ -165,7 +165,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     elif group.simple is False and group.kind != "Consumer" and plan.mode != "member":
         yield warning(
             about,
-            "it is empty, but had members: all its offsets, the newest too, expire together when "
+            "it is empty, but had members: all its offsets, even new ones, expire together when "
             "it has been empty for offsets.retention.minutes",
             f"{_OWN_GROUP}; or use mode='member'. Otherwise they are missing until the next "
             "recommit",
@@ -187,7 +187,7 @@ def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFindin
     if plan.mode == "simple":
         return problem(
             about,
-            f"it has {members}: Kafka refuses commits until it has none",
+            f"it has {members}: Kafka refuses commits until it has no members",
             f"stop them; or {_OWN_GROUP}; or use mode='transactional', which may commit while "
             "they run",
         )
@@ -236,7 +236,7 @@ def _held(
     if lost:
         yield warning(
             about,
-            f"Kafka has deleted records that it has not reached in {few(lost)}",
+            f"Kafka has deleted records that the group has not reached in {few(lost)}",
             "raise the topic's retention, or make the query faster",
         )
     if gone:
@@ -244,7 +244,7 @@ def _held(
             about,
             "it holds offsets of topics that do not exist, or that the client may not Describe: "
             f"{few(gone)}",
-            "nothing to do if they were deleted: the offsets expire",
+            "if the topics were deleted: nothing to do, their offsets expire",
         )
     if positions and not (strange or marked or beyond or lost or gone):
         by = f", by {few(writers)}" if writers else ""
@@ -273,7 +273,7 @@ _CHECK = "offsets.retention.check.interval.ms"
 _METADATA = "offset.metadata.max.bytes"
 _TRANSACTION = "transaction.max.timeout.ms"
 _PROTOCOLS = "group.coordinator.rebalance.protocols"
-_TRANSACTION_TIMEOUT = 60_000  # the committer requests it; it is librdkafka's default too
+_TRANSACTION_TIMEOUT = 60_000  # the committer's timeout, which is librdkafka's default too
 
 
 def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
@@ -285,7 +285,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
         yield note(
             about,
             f"its settings could not be read ({facts.refused}), so retention is not compared",
-            f"keep recommit_interval well below {_RETENTION}; or, to have them compared: {command}",
+            f"keep recommit_interval well below {_RETENTION}; or allow reading them: {command}",
         )
         return
     yield from _retention(about, facts, plan)

@@ -18,7 +18,7 @@ _CONNECTOR: Final = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)[-:](\d[^,\s]*?)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """The software installed on this machine; a missing part is None, its error has the reason."""
+    """The software on this machine. A missing part is None, and its error has the reason."""
 
     version: str
     python: str
@@ -27,7 +27,7 @@ class LocalFacts:
     pyspark: str | None = None
     #: The version of the Spark in `home`.
     spark: str | None = None
-    #: The version of Scala that this Spark is made for.
+    #: The version of Scala for which this Spark is made.
     scala: str | None = None
     home: str | None = None
     spark_error: EoListenerError | None = None
@@ -39,7 +39,7 @@ class LocalFacts:
     packages: tuple[str, ...] = ()
     #: File names of shims among Spark's own jars.
     shims: tuple[str, ...] = ()
-    #: The shim's jar in this package.
+    #: The name of the shim's jar in this package.
     shim: str | None = None
     shim_error: EoListenerError | None = None
 

@@ -1,4 +1,4 @@
-"""The request for a preflight, and its JSON format, which contains secrets."""
+"""Makes the findings for a request, which has a JSON format for the child process."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from eo_listener.preflight.sink_checks import (
 
 
 class Cluster(Protocol):
-    """Reads the facts about a cluster that a preflight needs."""
+    """Reads the facts about a cluster for a preflight."""
 
     def cluster(self) -> ClusterFacts:
         """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
         ...
 
     def group(self, name: str) -> GroupFacts:
-        """Return the facts about a group, with the offsets that it holds."""
+        """Return the facts about a group, including its offsets."""
         ...
 
     def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
-        """Return the facts about topics, with the ends of their logs."""
+        """Return the facts about topics, including the ends of their logs."""
         ...
 
     def settings(self, topic: str) -> Mapping[str, str] | None:
@@ -51,11 +51,11 @@ class Cluster(Protocol):
         ...
 
     def try_creating(self, topic: str) -> Tried:
-        """Test if the topic could be created; creates nothing."""
+        """Ask Kafka if the topic could be created, without creating it."""
         ...
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the client may use the id; fences no producer if `may_try` has returned True."""
+        """Test if the client may use the id. Fences no producer if `may_try` has returned True."""
         ...
 
 
@@ -63,7 +63,7 @@ class Cluster(Protocol):
 class Request:
     """The request for a preflight: a cluster, and the groups, topics and sink to check there."""
 
-    #: librdkafka's properties; secret.
+    #: librdkafka's properties, which are secret.
     properties: Mapping[str, str] = field(repr=False)
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Request:
 
     @property
     def plan(self) -> CheckPlan:
-        """The plan of the commits: how they are made, and by which client."""
+        """The plan of the commits: their mode and their client."""
         return CheckPlan(
             servers=self.properties.get("bootstrap.servers", ""),
             mode=self.mode,
@@ -107,7 +107,7 @@ class Request:
 
     @classmethod
     def parse(cls, text: str) -> Request:
-        """Read a request from its JSON. Raises SettingsError, which quotes nothing of the text."""
+        """Read a request from its JSON. Raises SettingsError, which quotes nothing from `text`."""
         try:
             fields: dict[str, Any] = json.loads(text)
             return cls(
@@ -144,7 +144,7 @@ def _sink_findings(
         creation = cluster.try_creating(ledger.name)
     yield from judge_ledger(ledger, settings.get(ledger.name), creation, facts, sink, plan)
     if not sink.transactions:
-        return  # neither an id, nor a group
+        return  # without transactions there is no transactional id and no group
     tried = None
     if sink.query is not None and may_try(facts):
         tried = cluster.try_transactional_id(sink_transactional_id(sink.key, sink.query))

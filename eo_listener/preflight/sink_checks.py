@@ -1,4 +1,7 @@
-"""Checks if permissions and brokers' settings let a KafkaSink write. Reads and writes nothing."""
+"""Checks if permissions and brokers' settings allow a KafkaSink to write.
+
+Reads and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _REPLICAS = "transaction.state.log.replication.factor"
 _IN_SYNC = "transaction.state.log.min.isr"
 _POLICY = "cleanup.policy"
 _RECORD = "max.message.bytes"
-_LARGEST = 1_000_000  # of a record that librdkafka sends, unless kafka.max.request.size is given
+_LARGEST = 1_000_000  # bytes of a record that librdkafka sends, if kafka.max.request.size is unset
 _SAFE = 3
 _NO_RIGHT = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
 _NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
@@ -59,7 +62,7 @@ def judge_target(
     if sink.write_method == "executors" and len(topic.ends) == 1 and not is_letters:
         yield note(
             about,
-            "it has 1 partition, so one task writes all rows, which gains nothing over the driver",
+            "it has 1 partition, so one task writes all rows, no faster than the driver would",
             "give it more partitions" + ('; or write_method="driver"' if sink.transactions else ""),
         )
     if "compact" in (settings or {}).get(_POLICY, "") and is_letters:
@@ -72,7 +75,7 @@ def judge_target(
         yield problem(
             about,
             f"its {_POLICY} includes compact, which transactions=False does not allow: a row "
-            "that Kafka has deleted for a newer one would be written again after a crash",
+            "that compaction has removed would be written again after a crash",
             "use transactions, or " + alter_topic(plan.servers, topic.name, f"{_POLICY}=delete"),
         )
     elif "compact" in (settings or {}).get(_POLICY, ""):
@@ -96,16 +99,17 @@ def judge_ledger(
     sink: SinkPlan,
     plan: CheckPlan,
 ) -> Findings:
-    """Yield the findings about the ledger's topic; `creation` is the outcome of a trial creation.
+    """Yield the findings about the ledger's topic.
 
-    `creation` is None if the topic exists, or if the sink does not create its ledger's topic.
+    `creation` is the outcome of a trial creation, or None if the topic exists, or if the sink does
+    not create it.
     """
     about = f"ledger {topic.name}"
     if topic.error in UNKNOWN:
         yield _absent(about, topic.name, creation, plan)
         return
     needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
-    if topic.error in _NO_RIGHT and sink.create:  # Kafka does not tell if it exists
+    if topic.error in _NO_RIGHT and sink.create:  # Kafka does not reveal whether the topic exists
         needed.append("CREATE")
     lacking = yield from _described(about, topic, needed, plan)
     if lacking:
@@ -116,7 +120,7 @@ def judge_ledger(
     elif policy != "compact":
         yield problem(
             about,
-            f"its {_POLICY} is {policy}: old heads would be deleted",
+            f"its {_POLICY} is {policy}: Kafka would delete old heads",
             alter_topic(plan.servers, topic.name, f"{_POLICY}=compact")
             + "; or name another topic, ledger_topic=",
         )
@@ -132,7 +136,7 @@ def judge_ledger(
 
 
 def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -> Findings:
-    """Yield findings about the brokers' settings for transactions, and about their topic `log`."""
+    """Yield findings about the brokers' settings for transactions, and about the topic `log`."""
     about = f"cluster {cluster.servers}"
     longest = cluster.number(_MOST)
     timeout_ms = round(sink.transaction_timeout * 1000)
@@ -165,8 +169,8 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
     elif copies is not None and copies < min(_SAFE, cluster.brokers):
         yield warning(
             about,
-            f"{TRANSACTIONS} has {copies} replicas on {cluster.brokers} brokers: while such a "
-            "broker is down, queries whose transactions it keeps wait",
+            f"{TRANSACTIONS} has {copies} replicas on {cluster.brokers} brokers: while one "
+            "of these brokers is down, queries whose transactions are on it wait",
             f"set {_REPLICAS}={_SAFE} on every broker before the first transaction; later, use "
             "kafka-reassign-partitions",
         )
@@ -175,14 +179,14 @@ def judge_transactions(cluster: ClusterFacts, log: TopicFacts, sink: SinkPlan) -
 def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan) -> CheckFinding:
     """Return the finding about the right to use the sink's transactional id.
 
-    `tried` is None if trying might have fenced the producer that has the id.
+    `tried` is None if a trial might have fenced the producer of the id.
     """
     if sink.query is None:
         some = sink_transactional_id(sink.key, "")
         resource = ["--resource-pattern-type", "prefixed", "--transactional-id", some]
         return note(
             f"transactional id {some}...",
-            "permission for it was not tried: it ends with the query's name, which was not given",
+            "permission for it was not tried: the id ends with the query's name, which is missing",
             "name the query; if the cluster has ACLs: "
             f"{plan.grant(['WRITE', 'DESCRIBE'], resource)}",
         )
@@ -191,7 +195,7 @@ def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan)
     if tried is None:
         return note(
             about,
-            f"permission for it was not tried: without {_MOST} that might fence its current owner",
+            f"permission for it was not tried: if {_MOST} is unknown, that may fence its owner",
             f"if the cluster has ACLs: {plan.grant(['WRITE', 'DESCRIBE'], resource)}",
         )
     if tried.error is None:
@@ -202,7 +206,7 @@ def judge_transactional_id(sink: SinkPlan, tried: Tried | None, plan: CheckPlan)
 
 
 def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Yield the findings about the group to which a sink commits with its batches."""
+    """Yield the findings about the group to which a sink commits in its batches."""
     about = f"group {group.name}"
     yield from judge_group_rights(about, group, plan)
     if group.protocol is not None:
@@ -221,7 +225,7 @@ def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
 
 
 def may_try(cluster: ClusterFacts) -> bool:
-    """Return True if librdkafka can request a transaction timeout that this cluster refuses."""
+    """Return True if librdkafka can request a transaction timeout that the cluster refuses."""
     longest = cluster.number(_MOST)
     return longest is not None and longest < LONGEST_MS
 
@@ -249,7 +253,7 @@ def _described(
 ) -> Generator[CheckFinding, None, bool]:
     """Yield the findings about the client's rights on a topic.
 
-    Returns True if a right is missing, or if the topic could not be described.
+    Returns True if a right is missing, or if Kafka did not describe the topic.
     """
     resource = ["--topic", topic.name]
     lacking = missing(needed, topic.operations or ())

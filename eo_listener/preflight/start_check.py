@@ -1,4 +1,4 @@
-"""The preflight at the start of a listener: it logs its findings, and has no other effect."""
+"""Checks the groups of a listener at its start, and logs the findings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eo_listener.preflight.child_process import LONGEST, ask, start
 from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 
-GATHER = 10.0  # seconds: the queries of a driver tend to start together
+GATHER = 10.0  # seconds to wait for more groups, as a driver's queries tend to start together
 _AT_ONCE = 50  # groups in one child
-_MOST = 200  # groups in all: with more, a driver would be kept busy, and a log filled
+_MOST = 200  # groups of one driver: more would keep the driver busy, and fill the log
 
 logger = logging.getLogger("eo_listener")
 
@@ -24,11 +24,11 @@ Properties = Callable[[str], Mapping[str, str] | None]
 
 
 class StartCheck:
-    """An observer that checks each group once, when a query first uses it; 200 groups at most.
+    """An observer that checks each group once, when a query first uses it, but at most 200 groups.
 
-    It calls `properties_of` for a cluster `gather` seconds after the first event that names it, and
-    logs the findings. It raises nothing and waits for nothing: its own thread, which ends when
-    nothing is left to check, starts one child at a time.
+    `gather` seconds after the first event that names a cluster, it calls `properties_of`, checks
+    the groups of that cluster, and logs the findings. It raises nothing and waits for nothing: its
+    own thread, which ends when no group is left to check, starts one child at a time.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class StartCheck:
         self._changed = threading.Condition()
         self._waiting: dict[str, set[str]] = {}
         self._known: set[tuple[str, str]] = set()
-        self._logged: set[CheckFinding] = set()  # groups of one cluster share some
+        self._logged: set[CheckFinding] = set()  # groups of one cluster share some findings
         self._child: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def __call__(self, event: Event) -> None:
-        """Schedule the check of the groups that are new, and return at once."""
+        """Schedule the check of new groups, and return at once."""
         if not isinstance(event, RunGroupsChanged) or event.ended:
             return
         with self._changed:
@@ -68,7 +68,7 @@ class StartCheck:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the running check, and return within a second or so."""
+        """End the running check, and return within two seconds."""
         with self._changed:
             self._closed = True
             if self._child is not None:
@@ -79,7 +79,7 @@ class StartCheck:
             thread.join(2.0)
 
     def _work(self) -> None:
-        """Check the waiting groups; return, and so end the thread, when no group waits."""
+        """Check the waiting groups; end the thread when no group waits."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, self._gather)
@@ -123,14 +123,14 @@ class StartCheck:
             child = self._child = start(polite=True)
         try:
             answer = ask(child, request, LONGEST)
-            # The failed commits already report a cluster that cannot be reached.
+            # Failed commits already report a cluster that cannot be reached.
             return answer.findings if answer.reached else ()
         finally:
             self._child = None
 
 
 def log_findings(findings: Iterable[CheckFinding]) -> None:
-    """Log each finding on one line: as a warning if it matters, otherwise at DEBUG."""
+    """Log each finding on one line, at WARNING if it matters, otherwise at DEBUG."""
     for finding in findings:
         advice = f". Fix: {finding.advice}" if finding.advice else ""
         logger.log(

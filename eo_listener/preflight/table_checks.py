@@ -44,7 +44,7 @@ _METADATA_KEPT: Final = "write.metadata.previous-versions-max"
 _KEPT_BY_ITSELF: Final = 100
 _FORMAT: Final = 2
 _WAP: Final = "write.wap.enabled"
-_MANY: Final = 2000  # snapshots: about 3 MB of metadata, which each of a batch's commits writes
+_MANY: Final = 2000  # snapshots: about 3 MB of metadata, which each commit of a batch writes
 _CENTURY: Final = 36500
 _LEAST_RETENTION: Final = timedelta(days=7)
 _AGE: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
@@ -77,14 +77,14 @@ def judge_runtime(kind: str, facts: RuntimeFacts) -> Findings:
         yield note(
             about,
             f"neither --spark-conf nor spark-defaults.conf has {few(lacking)}; this command adds "
-            "it for itself",
+            "it to its own session",
             f"configure(builder, {_OPTION[kind]}) adds it to the query's session; or spark-submit "
             f"{' '.join(options)}",
         )
 
 
 def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
-    """Yield the findings about whether an IcebergSink can write its table."""
+    """Yield the findings about an IcebergSink's table."""
     about = f"Iceberg table {plan.name}"
     if facts.release:
         yield _iceberg_release(about, facts)
@@ -116,7 +116,7 @@ def judge_iceberg(plan: TablePlan, facts: IcebergFacts) -> Findings:
 
 
 def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
-    """Yield the findings about whether a DeltaSink can write its table."""
+    """Yield the findings about a DeltaSink's table."""
     about = f"Delta table {plan.name}"
     if facts.release:
         yield fine(about, f"Delta Lake {facts.release}")
@@ -142,7 +142,7 @@ def judge_delta(plan: TablePlan, facts: DeltaFacts) -> Findings:
 
 
 def judge_ledgers(about: str, plan: TablePlan, facts: LedgerFacts) -> Findings:
-    """Yield the findings about the ledgers in a table: the query's own, and other queries'."""
+    """Yield the findings about the ledgers in a table."""
     if facts.error is not None:
         yield failed(about, facts.error)
         return
@@ -233,7 +233,7 @@ def _storage(about: str, storage: Storage | None) -> Findings:
     if storage.writable is None:
         yield note(
             about,
-            f"permission of this user to write to {storage.place} is not tried; the first batch "
+            f"this user's permission to write to {storage.place} was not tried; the first batch "
             "tries it",
         )
     elif storage.writable:
@@ -267,7 +267,8 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
         yield warning(
             about,
             f"it has {facts.snapshots:,} snapshots, which every commit writes again",
-            "expire some: maintain_iceberg(table, expire_after=timedelta(days=7), execute=True)",
+            "expire old ones: maintain_iceberg(table, expire_after=timedelta(days=7), "
+            "execute=True)",
         )
     versions = properties.get(_METADATA_KEPT, "")
     most = int(versions) if versions.isdigit() else _KEPT_BY_ITSELF
@@ -275,14 +276,14 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
         yield warning(
             about,
             f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
-            "writers' snapshots behind main's head have expired too, nothing may show if a batch "
+            "writers' snapshots behind main's head have expired too, it may be unclear if a batch "
             "was rolled back, and the query would stop",
             f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
     elif _lowered(properties.get(_DELETES_METADATA)) != "true":
         yield note(
             about,
-            "older metadata files are never deleted, three files for each batch",
+            "older metadata files are never deleted, and each batch writes three",
             f"ALTER TABLE {plan.name} SET TBLPROPERTIES ('{_DELETES_METADATA}'='true')",
         )
 
@@ -305,20 +306,20 @@ def _delta_settings(about: str, table: str, properties: Mapping[str, str]) -> Fi
         yield note(
             about,
             f"it has {LOG_RETENTION}={retention}",
-            "a query that writes nothing for that long, while others do, loses its ledger",
+            "if a query writes nothing for that long while others do, it loses its ledger",
         )
     elif age < _LEAST_RETENTION:
         yield warning(
             about,
-            f"it has {LOG_RETENTION}={retention}: a query that writes nothing for that long, "
-            "while others do, loses its ledger",
+            f"it has {LOG_RETENTION}={retention}: if a query writes nothing for that long "
+            "while others do, it loses its ledger",
             f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LOG_RETENTION}'); Delta's default is 30 "
             "days",
         )
 
 
 def _age(text: str) -> timedelta | None:
-    """Parse an interval in a Delta table property, if it has one unit; else return None."""
+    """Parse an interval in a Delta table property, or return None if it has several units."""
     match = _AGE.fullmatch(text.strip())
     return None if match is None else timedelta(**{f"{match[2].lower()}s": int(match[1])})
 

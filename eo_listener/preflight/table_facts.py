@@ -1,4 +1,4 @@
-"""Facts about a table that a sink is to write, and about the Spark that writes it."""
+"""Facts about a table that a sink will write, and about the Spark that will write it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELTA: Final = "delta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """A planned sink: the name of its table, as in an address, and its arguments.
+    """A planned sink: its table's name, as in an address, and its arguments.
 
     `kind` is ICEBERG or DELTA; `query` is the query's name, or None if it was not given. `letters`
     is True if the table is for another sink's dead letters.
@@ -36,12 +36,13 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFacts:
-    """A Spark's libraries and settings for Iceberg or Delta tables, before Spark starts.
+    """Spark's libraries and settings for Iceberg or Delta tables, read before Spark starts.
 
-    `runtime` are the coordinates of the runtime that fits this Spark, if there is one, and
-    `supported` names the versions of Spark that have a runtime. `installed` are the runtimes among
-    Spark's jars and packages, each with the Spark version for which it was made if that differs.
-    `lacking` are missing settings that the sink, or the maintenance of its table, needs.
+    `runtime` has the coordinates of the runtime that fits this Spark, or None if there is no such
+    runtime. `supported` names the versions of Spark for which there is a runtime. `installed` has
+    the runtimes among Spark's jars and packages, each with the versions for which it is made, or
+    None if it fits. `lacking` are missing settings that the sink, or the maintenance of its table,
+    needs.
     """
 
     spark: str
@@ -54,14 +55,14 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """The ledgers that a table has; `error` is the reason if they cannot be read."""
+    """The ledgers in a table; if they cannot be read, `error` is the reason."""
 
     stored: tuple[StoredLedger, ...] = ()
     error: EoListenerError | None = None
 
     @classmethod
     def read(cls, ledgers: Callable[[], Iterable[StoredLedger]]) -> LedgerFacts:
-        """Return the ledgers that `ledgers()` returns, or the reason if it raises an error."""
+        """Return the facts with the result of `ledgers()`, or with the error that it raises."""
         try:
             return cls(stored=tuple(ledgers()))
         except EoListenerError as error:
@@ -70,7 +71,7 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The place of a table's files; `writable` is None if that cannot be determined."""
+    """The place of a table's files. `writable` is None if that cannot be determined."""
 
     place: str
     writable: bool | None
@@ -84,17 +85,17 @@ class IcebergFacts:
     release: str = ""
     #: True if that release can fast-forward a branch.
     forwards: bool = True
-    #: The type of the catalog, or its class.
+    #: The type or the class of the catalog.
     store: str = ""
     #: The reason why the table cannot be read.
     error: EoListenerError | None = None
     exists: bool = False
-    #: True if the namespace of a missing table exists; None if the catalog has no tables at all.
+    #: True if the namespace of a missing table exists, None if the catalog has no tables yet.
     namespace: bool | None = True
     format: int = 2
     snapshots: int = 0
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    #: The branches of sinks that have a maximum age, and their snapshots.
+    #: The sinks' branches that have a maximum age, with their snapshots.
     expiring: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     #: A setting of the session that sends writes to another branch.
     wap: str | None = None
@@ -108,7 +109,7 @@ class DeltaFacts:
 
     #: The release of Delta Lake.
     release: str = ""
-    #: The reason why the sink refuses the table, or why it cannot be read.
+    #: The reason why the sink refuses the table, or why the table cannot be read.
     error: EoListenerError | None = None
     exists: bool = False
     #: The table's name in SQL.

@@ -121,7 +121,7 @@ def _cores(frame: Any) -> int | None:
 
 
 def _may_change(frame: Any) -> bool:
-    """Return True if computing a part again may change its rows, or move them to other tasks."""
+    """Return True if a second computation may change rows, or move rows to other tasks."""
     from eo_listener.spark.jvm.stage_attempts import has_shuffle  # noqa: PLC0415  # as above
 
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # pyspark does not show it

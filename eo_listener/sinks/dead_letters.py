@@ -114,7 +114,7 @@ class RowFilter:
         *,
         fix: str = "or add them to the table",
     ) -> RowFilter:
-        """Return the filter for rows with the columns `names` and a table with those of `target`.
+        """Return the filter for rows with the columns `names`; `target` has the table's columns.
 
         `target` is None if the sink has yet to create the table. `fix` is a second remedy, for the
         error about a column that the target lacks. `eo_poison` is never written; topic, partition

@@ -57,7 +57,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def json_scalar(value: Any) -> Any:
-    """Return a value that is not nested, in the form that `json_text` gives it within JSON."""
+    """Return a value that is not nested, in the form that it has in the JSON of `json_text`."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date):  # a datetime too

@@ -72,7 +72,7 @@ class LedgerRepair(Protocol):
         ...
 
     def check_rename(self, rename: Rename) -> None:
-        """Raise SettingsError if `rename` would give an existing table's ledger to another."""
+        """Raise SettingsError if `rename` gives an existing table's ledger to another table."""
         ...
 
     def rename(self, rename: Rename) -> None:

@@ -252,12 +252,12 @@ def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:
 
 
 def _text(values: Sequence[str]) -> str:
-    """Return SQL that joins `values` into a text to compare; values such as maps have no order."""
+    """Return SQL that joins `values` into one text to compare: Spark cannot compare maps."""
     named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
     options = ", ".join(f"'{name}', '{value}'" for name, value in EXACT.items())
     return f"to_json(struct({named}), map({options}))"
 
 
 def _ordered(window: str) -> str:
-    """Return `window` with an ORDER BY, which row_number() needs; if it has none, add any."""
+    """Return `window` with the ORDER BY that row_number() needs; if it has none, add a dummy."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

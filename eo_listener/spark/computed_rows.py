@@ -25,7 +25,7 @@ def is_connect(frame: Any) -> bool:
 
 
 def rows_lost(problem: str, cause: str = "an executor has ended") -> RetriableSinkError:
-    """Return the error for lost rows, which the next attempt of their batch computes again."""
+    """Return the error for lost rows, which a retry of the batch computes again."""
     error = RetriableSinkError(
         problem, cause=cause, fix=f"Nothing to do: the batch is retried. {OFTEN}"
     )

@@ -1,4 +1,4 @@
-"""Finds the Java that runs Spark and the broker, or explains that it is missing."""
+"""Finds a Java runtime, or explains why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins that implement the protocols of eo_listener, for tests of code that uses them."""
+"""Stand-ins that implement the protocols of eo_listener in memory, for tests of other code."""
 
 from eo_listener.testing.memory_groups import Fault, MemoryGroups
 from eo_listener.testing.memory_queries import MemoryQueries

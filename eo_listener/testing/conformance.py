@@ -1,13 +1,13 @@
-"""The obligations of every `Sink`, as tests that any store can run with pytest.
+"""The obligations of every `Sink`, as pytest tests that any sink can run.
 
     class TestMySink(SinkConformance):
         def open_sink(self, target): return MySink(..., table=target)
-        def read_rows(self, target): ...  # what another connection sees
+        def read_rows(self, target): ...  # the rows that another connection sees
         def make_frame(self, rows): return self.spark.createDataFrame(rows, FRAME)
 
-Each test needs an empty store: make it in an autouse fixture. These tests do not
-cover transactions of single partitions (`per_partition`). To let pytest explain failed assertions,
-call `pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
+Each test needs an empty store, which an autouse fixture may create. These tests do not cover
+transactions of single partitions (`per_partition`). To let pytest explain failed assertions, call
+`pytest.register_assert_rewrite("eo_listener.testing.conformance")` before the import.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _LOST = OutcomeUnknownError("the answer to COMMIT was lost")
 
 
 class SinkConformance:
-    """The tests of a sink: subclass it as `Test...`, with methods for your sink and its target.
+    """The tests of a sink. Write a subclass `Test...`, with methods for your sink and its target.
 
-    `fault_points` and `fault_points_after` are the fault points that the sink reaches in each
-    batch, before and after the sink commits, if the sink has such points. Without `shared_ledger`
-    each target has a ledger of its own.
+    `fault_points` and `fault_points_after` are the fault points, if any, that the sink reaches in
+    each batch before and after it commits. `shared_ledger` is False if each target has its own
+    ledger.
     """
 
     fault_points: Sequence[str] = (
@@ -61,14 +61,14 @@ class SinkConformance:
     # The parts that a store provides.
 
     def open_sink(self, target: str) -> Sink:
-        """Open another sink on the test's store that appends to `target`, as another driver would.
+        """Open another sink, like another driver's, that appends to `target` in the test's store.
 
         The test suite closes the sink.
         """
         raise NotImplementedError
 
     def read_rows(self, target: str) -> list[Row]:
-        """Return the durable rows in `target`, in any order; no rows if it does not exist."""
+        """Return the durable rows in `target`, in any order, or no rows if there is no target."""
         raise NotImplementedError
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
@@ -87,7 +87,7 @@ class SinkConformance:
             sink.close()
 
     def write(self, sink: Sink, entry: Entry, rows: Sequence[Row] | None = None) -> Applied:
-        """Apply `entry` with `rows`; without them, with a row for each offset of `entry`."""
+        """Apply `entry` with `rows`, by default with a row for each offset of `entry`."""
         frame = self.make_frame(rows_of(entry) if rows is None else rows)
         return sink.apply(frame, entry, plan_of(entry))
 
@@ -107,7 +107,7 @@ class SinkConformance:
         raise AssertionError(f"the sink does not reach {point}")
 
     def check(self, rows: Sequence[Row], heads: Heads, query: str = QUERY) -> None:
-        """Assert that these rows and heads are durable, as a newly opened sink reads them."""
+        """Assert that exactly these rows and heads are durable, as a new sink reads them."""
         with self.opened() as fresh:
             heads_now = dict(fresh.applied(query))
         assert heads_now == dict(heads), f"the ledger holds {heads_now}, not {dict(heads)}"
@@ -125,7 +125,7 @@ class SinkConformance:
     # The tests.
 
     def test_an_empty_store_has_no_heads(self) -> None:
-        """A ledger that does not exist yet is created, and is empty, however often it is read."""
+        """A missing ledger is created, and is empty, even when it is read again."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
             assert dict(sink.applied(QUERY)) == {}
@@ -139,7 +139,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_next_batch_follows(self) -> None:
-        """Heads move on, new rows are added to the earlier rows, and equal rows are all kept."""
+        """Heads move forward, new rows are added to earlier rows, and equal rows are all kept."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -190,7 +190,7 @@ class SinkConformance:
         self.check([], heads_of(second))
 
     def test_a_batch_without_rows_moves_the_head(self) -> None:
-        """Records that were read and filtered out count as applied too."""
+        """Records that the query filtered out count as applied too."""
         entry = entry_of({}, {_TP: OffsetRange(0, 10)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -198,7 +198,7 @@ class SinkConformance:
         self.check([], heads_of(entry))
 
     def test_a_batch_without_ranges_marks_the_heads(self) -> None:
-        """A batch whose rows come only from state is written, and the heads record it."""
+        """A batch whose rows come only from state is written, and the heads record that batch."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -208,7 +208,7 @@ class SinkConformance:
         self.check([*rows_of(first), (*_TP, 0, "from state")], heads_of(empty))
 
     def test_an_accepted_gap_is_no_obstacle(self) -> None:
-        """A move with a gap before it moves the head."""
+        """A move with an accepted gap before it moves the head."""
         entry = entry_of({}, {_TP: OffsetRange(5, 6)}, gap=OffsetRange(0, 5))
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -216,7 +216,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_moved_head_is_not_overwritten(self) -> None:
-        """Nothing is written if a head has another offset, batch, query id or run, or is gone."""
+        """Nothing is written if a head is gone, or has another offset, batch, query id or run."""
         first = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 2)})
         current = heads_of(first)
         ranges = {_OTHER: OffsetRange(2, 4), _TP: OffsetRange(2, 4)}
@@ -244,7 +244,7 @@ class SinkConformance:
         self.check([*rows_of(first), *rows_of(second)], heads_of(second))
 
     def test_the_same_entry_is_written_once(self) -> None:
-        """An entry that is applied again is refused, by the same sink and by another."""
+        """An entry that is applied again is refused, by the same sink and by another sink."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink, self.opened() as second:
             sink.applied(QUERY)
@@ -254,7 +254,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_queries_and_sinks_do_not_meet(self) -> None:
-        """A sink keeps the heads of each query apart, and a store the heads of each sink."""
+        """A sink keeps the heads of queries apart, and a store keeps the heads of sinks apart."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2)})
         yours = entry_of({}, {_TP: OffsetRange(10, 11)}, query="other", run_id="run-9")
         with self.opened() as sink, self.opened("second") as second:
@@ -279,7 +279,7 @@ class SinkConformance:
                 self.write(sink, entry)
             self.write(second, mine)
             assert sink.moved_by("query-1") == {
-                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # the other was moved by query-2
+                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved the other head
                 (sink.key, HOSTILE[0]): heads_of(old),
                 **({(second.key, QUERY): heads_of(mine)} if self.shared_ledger else {}),
             }
@@ -317,7 +317,7 @@ class SinkConformance:
         self.check([*rows_of(first), *rows_of(second)], heads_of(second))
 
     def test_a_failed_batch_leaves_the_sink_usable(self) -> None:
-        """After an error in the middle of a batch the same sink writes the same batch, once."""
+        """After an error in the middle of a batch, the same sink writes the same batch once."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         with self.opened() as sink:
             sink.applied(QUERY)
@@ -327,7 +327,7 @@ class SinkConformance:
         self.check(rows_of(entry), heads_of(entry))
 
     def test_a_crash_after_the_commit_keeps_all(self) -> None:
-        """A committed batch stays, and is refused the second time."""
+        """A committed batch stays, and a second attempt is refused."""
         entry = entry_of({}, {_TP: OffsetRange(0, 2)})
         for point in self.fault_points_after[:1]:
             with self.opened() as sink:
@@ -353,7 +353,7 @@ class SinkConformance:
                 self.check(rows, heads)
 
     def test_a_reader_sees_all_or_nothing(self) -> None:
-        """At each point of a batch a reader sees rows and heads as before or as after the batch."""
+        """During a batch, a reader sees rows and heads as before the batch, or as after it."""
         first = entry_of({}, {_TP: OffsetRange(0, 2)})
         second = entry_of(heads_of(first), {_TP: OffsetRange(2, 4)}, batch_id=1)
         before = (sorted(rows_of(first)), heads_of(first))
@@ -372,12 +372,12 @@ class SinkConformance:
                 self.write(sink, second)
         for point, is_before, is_after in checked:
             assert is_before or is_after, f"at {point} rows and heads do not match"
-            if point in (*self.fault_points, *self.fault_points_after):  # else it may be either
+            if point in (*self.fault_points, *self.fault_points_after):  # else both are allowed
                 assert is_after == (point in self.fault_points_after), f"at {point}"
         assert len(checked) >= len(self.fault_points)
 
     def test_of_two_writers_one_wins(self) -> None:
-        """If two drivers write the same range at the same time, one writes and one is refused."""
+        """If two drivers write the same range at the same time, one writes, and one is refused."""
         heads: Heads = {}
         rows: list[Row] = []
         with self.opened() as first, self.opened() as second:

@@ -1,4 +1,4 @@
-"""Faults for tests of sinks: programs that end at a fault point, and writers that race."""
+"""Causes faults in tests of sinks: programs that end at a fault point, and writers that race."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eo_listener.testing.made_up_entries import plan_of
 
 
 class Killed(BaseException):
-    """Simulates the end of the process: code that catches it must raise it again."""
+    """Simulates the end of the process. Code that catches this exception must raise it again."""
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def hooked(hook: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def broken_off(point: str, error: BaseException | type[BaseException] = Killed) -> Iterator[None]:
-    """Raise `error` whenever `point` is reached."""
+    """Raise `error` whenever this process reaches the fault point `point`."""
 
     def hook(name: str) -> None:
         if name == point:
@@ -41,9 +41,9 @@ def broken_off(point: str, error: BaseException | type[BaseException] = Killed) 
 
 
 def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry]) -> list[bool]:
-    """Let all sinks write their frames and entries at the same time; return True for each winner.
+    """Have all sinks write at the same time; return True for each sink that has written.
 
-    A sink that refuses its entry is no winner. Raises any other error of a sink.
+    The result has False for a sink that refuses its entry. Raises any other error of a sink.
     """
     start = threading.Barrier(len(sinks))
     won: list[bool] = [False] * len(sinks)
@@ -69,7 +69,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Repeat the write of `entry` after conflicts in the store; return False if it is refused."""
+    """Write `entry`, and try again after each conflict; return False if the sink refuses it."""
     for _ in range(50):
         try:
             sink.apply(frame, entry, plan_of(entry))

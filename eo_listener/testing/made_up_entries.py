@@ -1,4 +1,4 @@
-"""Entries, rows and names made up for tests of sinks."""
+"""Makes entries, rows and names for tests of sinks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = (
     "back\\slash",
     "\u017elu\u0165ou\u010dk\u00fd \U0001f40d",
 )
-"""Names that are data, and never SQL."""
+"""Names that a sink must treat as data, never as SQL."""
 
 QUERY = "flights"
 
@@ -40,9 +40,9 @@ def entry_of(
     topic_id: str | None = "tv9Lg1mUQ5mX5yWk4vcVXA",
     gap: OffsetRange | None = None,
 ) -> Entry:
-    """Return the entry of a batch that moves `heads` by `ranges`; the function judges nothing.
+    """Return the entry of a batch that moves `heads` by `ranges`, without any check.
 
-    Each move of the entry accepts `gap`.
+    Each move of the entry has the accepted gap `gap`.
     """
     moves = {
         tp: Move(

@@ -1,4 +1,4 @@
-"""A stand-in, in memory, for the consumer groups of a Kafka cluster."""
+"""A stand-in for the consumer groups of a Kafka cluster, in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eo_listener.offsets import Position, TopicPartition
 Fault = Callable[
     [str, Mapping[TopicPartition, Position]], "Mapping[TopicPartition, str | None] | None"
 ]
-"""A function that gets a commit request, and answers in Kafka's place, raises, or returns None.
+"""A function that gets a commit request, and answers for Kafka, raises, or returns None.
 
 With None, the store handles the request itself.
 """
@@ -21,11 +21,11 @@ _ENDLESS = 2**63 - 1
 
 
 class MemoryGroups:
-    """A `GroupStore` that keeps groups in memory, and answers as a coordinator would.
+    """A `GroupStore` that keeps groups in memory, and answers like a coordinator.
 
     `history` lists every stored commit, in order. Each commit request takes the first element from
-    `faults`, if there is one. Logs reach from 0 to the largest number, unless `starts` or `ends`
-    has a different offset; a topic's id is its name, unless `topic_ids` has a different id, or ""
+    `faults`, if there is one. Logs reach from 0 to the largest offset, unless `starts` or `ends`
+    has a different offset. A topic's id is its name, unless `topic_ids` has a different id, or ""
     for no id. `refused` has the topics that Kafka refuses in a snapshot, with the error names.
     """
 
@@ -49,7 +49,7 @@ class MemoryGroups:
         *,
         timeout: float,  # noqa: ARG002  # part of the protocol; memory answers at once
     ) -> Mapping[TopicPartition, str | None]:
-        """Store the positions for which no fault has an error, and return the answer."""
+        """Store the positions for which the fault has no error, and return the answer."""
         with self._lock:
             self.requests += 1
             fault = self.faults.popleft() if self.faults else None

@@ -1,4 +1,4 @@
-"""A stand-in, in memory, for running queries."""
+"""A stand-in for running queries, in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 
 
 class MemoryQueries:
-    """A `QueryReader` for invented queries, by run id; all queries have the same sources.
+    """A `QueryReader` for invented queries, by run id. All queries have the same sources.
 
-    `source_options` are reader options by source index; None if no query can be asked.
+    `source_options` are reader options by source index, or None if no query answers.
     """
 
     def __init__(self, source_options: Mapping[int, Mapping[str, str]] | None) -> None:

@@ -1,4 +1,4 @@
-"""A sink in memory, and the store, with transactions, to which the sink writes."""
+"""A sink in memory, and the transactional store to which it writes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ KEPT = 1000  # entries of the history of each sink
 
 
 class MemoryStore:
-    """Rows, heads and history, by the sink's key; only a transaction's commit changes them.
+    """Rows, heads and history, by the sink's key. Only a transaction's commit changes them.
 
-    Only one transaction at a time can move heads; the next one waits `lock_timeout` seconds at
-    most.
+    Only one transaction at a time can move heads; the next transaction waits `lock_timeout` seconds
+    at most.
     """
 
     def __init__(self, *, lock_timeout: float = 5.0) -> None:
@@ -78,10 +78,10 @@ class Transaction:
     def move(
         self, key: str, query: str, tp: TopicPartition, expected: Head | None, head: Head
     ) -> int:
-        """Set a head if the current head is `expected`; return how many heads were set: 0 or 1.
+        """Set a head if the current head is `expected`; return the number of heads set, 0 or 1.
 
-        From this call to the end of this transaction, no other transaction can move heads. Raises
-        SinkLockedError.
+        From this call until the end of this transaction, no other transaction can move heads.
+        Raises SinkLockedError.
         """
         self._wait_for_lock()
         heads = self._store.heads.get((key, query), {})
@@ -108,7 +108,7 @@ class Transaction:
         self.rollback()
 
     def commit_late(self) -> None:
-        """Leave the commit until the next transaction wants to move a head."""
+        """Delay the commit until the next transaction moves a head."""
         self._store.late_commit = self
 
     def rollback(self) -> None:
@@ -147,10 +147,9 @@ class SinkFault(Enum):
 class MemorySink:
     """A `Sink` that keeps rows and ledger in a `MemoryStore`, and changes both together.
 
-    A frame is a DataFrame, or any iterable of rows. With `per_partition` each row names its origin,
-    as `row["topic"]` and `row["partition"]`. Each transaction takes its fault, or None for no
-    fault, from the front of `faults`; `unreadable` is the number of the next reads of heads that
-    fail.
+    A frame is a DataFrame, or any iterable of rows. With `per_partition`, each row names its
+    origin, as `row["topic"]` and `row["partition"]`. Each transaction takes its fault, or None for
+    no fault, from the front of `faults`. The next `unreadable` reads of heads fail.
     """
 
     def __init__(
@@ -220,7 +219,7 @@ class MemorySink:
             transaction.record(self._key, entry, written)
             fault_point("sink.ledger-moved")
             self._commit(transaction, fault)
-        except BaseException:  # a killed driver's too: no change of it may stay
+        except BaseException:  # a killed driver's changes must not stay either
             if self.store.late_commit is not transaction:
                 transaction.rollback()
             raise

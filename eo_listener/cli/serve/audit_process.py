@@ -1,12 +1,12 @@
-"""Repeated audits in a separate process.
+"""Runs repeated audits in a separate process.
 
 The requests that describe groups may end the whole process while a broker restarts (a fault of
-librdkafka, see `eo_listener.kafka`). And if a store does not answer, ending the process ends the
+librdkafka, see `eo_listener.kafka`). Also, if a store does not answer, ending the process ends the
 wait.
 
-To read ledgers in tables, this process starts Spark once and keeps it: starting it is expensive,
-using it again is cheap. If a table could not be read, the process ends together with its Spark,
-because a JVM that died cannot be replaced within one process.
+To read ledgers in tables, the process starts Spark once and keeps it, because the start is
+expensive. If a table could not be read, the process ends together with its Spark, because a JVM
+that died cannot be replaced within one process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eo_listener.kafka.separate_process import SeparateProcess
 from eo_listener.spark.session.local_spark import LocalSpark
 
 _LONGEST: Final = 150.0  # seconds of an audit
-_LONGEST_OF_TABLES: Final = 600.0  # Spark may have to download the libraries that read them
+_LONGEST_OF_TABLES: Final = 600.0  # with tables: Spark may have to download libraries
 
 
 class AuditProcess:
@@ -38,7 +38,7 @@ class AuditProcess:
         self._request = request
         self.longest = longest or (_LONGEST_OF_TABLES if request.in_tables else _LONGEST)
         self._process = SeparateProcess()
-        # The process is killed, so it cannot remove the files that it and its Spark have made.
+        # The process is killed, so it cannot remove its own files and those of its Spark.
         self._folder = tempfile.TemporaryDirectory(
             prefix="eo-listener-serve-", ignore_cleanup_errors=True
         )
@@ -53,7 +53,7 @@ class AuditProcess:
             raise UnavailableError(
                 "the process that reads the audit has ended",
                 cause="librdkafka may end it while a broker restarts",
-                fix="Nothing: the next audit starts it again",
+                fix="Nothing to do: the next audit starts the process again",
             ) from error
         except Late:
             raise UnavailableError(
@@ -68,13 +68,13 @@ class AuditProcess:
         return answer
 
     def close(self) -> None:
-        """End the audit's process, whatever it waits for; a JVM that it has started also ends."""
+        """End the audit's process at once; a JVM that the process has started also ends."""
         self._process.close()
         self._folder.cleanup()
 
 
 class _Kept:
-    """The state that the audit's process keeps from one reading to the next."""
+    """The state that the audit's process keeps between readings."""
 
     spark: LocalSpark | None = None
 
@@ -82,7 +82,7 @@ class _Kept:
 def _read(request: AuditRequest, folder: str) -> AuditReading | str:
     """Run an audit in the process; return its reading, or the text of an error.
 
-    Errors themselves cannot be sent between processes.
+    The function returns a text because errors cannot be sent between processes.
     """
     tempfile.tempdir = folder
     if _Kept.spark is None:

@@ -1,6 +1,6 @@
-"""The results of an audit, and the last batches of its ledgers.
+"""Runs an audit, and returns its results with the last batches of its ledgers.
 
-They are plain values, because a separate process reads them.
+The results are plain values, which can be sent between processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCHES_SHOWN: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class WholeBatch:
-    """One batch, summed over its partitions; a value that only the history has may be None."""
+    """One batch, summed over its partitions. A value that only a history has may be None."""
 
     batch: int
     run: str
@@ -37,7 +37,7 @@ class WholeBatch:
 class LastBatches:
     """The last batches of one sink and query, newest first, as the page's JSON lists them.
 
-    `begun` is the batch that the sink has begun and not finished, or None.
+    `begun` is the batch that the sink has begun but not finished, or None.
     """
 
     store: str
@@ -50,11 +50,11 @@ class LastBatches:
 def last_batches(
     ledger: LedgerPositions, history: Iterable[AppliedBatch], count: int = BATCHES_SHOWN
 ) -> LastBatches:
-    """Return a ledger's last batches from its history or, if that has none, from its heads.
+    """Return a ledger's last batches from its history, or from its heads if there is no history.
 
-    The heads have each partition's last batch. A sink prunes its history to some thousand entries
-    at most. The history of a ledger in a topic has only the heads that repairs read and wrote,
-    without times.
+    The heads have each partition's last batch. A sink prunes its history to about 1,000 batches. A
+    ledger in a topic records no batches: its history has only the heads before and after each
+    repair, without times.
     """
     entries = list(history)
     if any(entry.applied_at == UNKNOWN_TIME for entry in entries):
@@ -93,9 +93,9 @@ def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
 
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
-    """Return the `count` newest batches, each the sum of its parts, one for each partition.
+    """Return the `count` newest batches, each summed over its parts, the batch's partitions.
 
-    They are ordered by time, because a new checkpoint counts its batches from 0.
+    The batches are ordered by time, because a new checkpoint counts its batches from 0.
     """
     batches: dict[tuple[int, str], WholeBatch] = {}
     for part in parts:
@@ -121,13 +121,13 @@ def _add(batch: WholeBatch, part: WholeBatch) -> None:
 class AuditReading:
     """The results of one audit, as the page shows them."""
 
-    #: The document of `eo-listener audit`, with the last batches.
+    #: The JSON document of `eo-listener audit`, with the last batches.
     document: dict[str, Any]
     verdict: str
     #: The findings, without their ranges.
     findings: tuple[PositionFinding, ...]
     headings: tuple[str, ...]
-    #: The cells of some partitions; True marks a partition that has a finding to act on.
+    #: The cells of the shown partitions; True marks a partition with a finding to act on.
     rows: tuple[tuple[tuple[str, ...], bool], ...]
     partitions: int
     ledgers: tuple[LastBatches, ...]
@@ -135,15 +135,15 @@ class AuditReading:
     doubled: int
     to_act_on: int
     complete: bool
-    #: True if no ledger in a table is missing.
+    #: True if all requested ledgers in tables were read.
     read_tables: bool
 
 
 def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditReading:
     """Run one audit. Raises EoListenerError for an impossible request.
 
-    If `spark` is given, the function reads tables with this Spark session. Otherwise it starts a
-    Spark session for the tables, and ends that session.
+    With `spark`, the function reads tables in this Spark session. Otherwise it starts and ends a
+    Spark session for the tables.
     """
     reader = PositionReader(request, spark)
     try:

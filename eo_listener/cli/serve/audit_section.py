@@ -1,4 +1,4 @@
-"""The page's section about an audit: verdict, actions, positions and last batches."""
+"""Builds the page's section about an audit: verdict, actions, positions and last batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: Final = {
 
 
 def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
-    """Yield the verdict and the findings that need action, the gravest first, if there are any."""
+    """Yield the verdict and the findings that need action, if any, the gravest first."""
     wrong = [finding for finding in reversed(audit.findings) if finding.matters]
     if not wrong:
         return
@@ -35,7 +35,7 @@ def found_to_act_on(audit: AuditReading) -> Iterator[Element]:
 
 
 def audit_section(audit: AuditReading) -> Element:
-    """Return the section: verdict, other findings, positions, and each ledger's last batches."""
+    """Return the section with verdict, other findings, positions, and ledgers' last batches."""
     rest = [finding for finding in reversed(audit.findings) if not finding.matters]
     kind = "bad" if audit.to_act_on else "good"
     return node(
@@ -49,7 +49,7 @@ def audit_section(audit: AuditReading) -> Element:
 
 
 def _fine(rest: Sequence[PositionFinding]) -> Element | None:
-    """Return the findings that need no action, in a section that a click unfolds; None if none."""
+    """Return the findings that need no action, folded up, or None if there are none."""
     if not rest:
         return None
     return node(

@@ -1,4 +1,4 @@
-"""The command `eo-listener serve`: its options, its threads, and how it ends."""
+"""The command `eo-listener serve`: its options, its threads, and its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
 _PORT: Final = 9405
 _WITHOUT: Final = (60.0, 5.0)  # seconds between two audits: default and minimum
 _WITH_SPARK: Final = (300.0, 30.0)  # the same with a ledger in a table
-_CLOSING: Final = 5.0  # seconds; a thread that then still waits for Kafka ends with the process
+_CLOSING: Final = 5.0  # seconds; a thread that still waits for Kafka then ends with the process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,9 @@ def serve(
     page: PageOptions,
     places: AuditOptions,
 ) -> None:
-    """Serve a page of groups, lag over time, verdicts and errors, until Ctrl-C.
+    """Serve a page with groups, lag over time, verdicts and errors, until Ctrl-C.
 
-    With --checkpoint, --ledger or -g the page also shows the findings of `eo-listener audit`; that
+    With --checkpoint, --ledger or -g, the page also shows the findings of `eo-listener audit`. That
     audit compares the groups of -g or, without -g, the groups named for the page. The command reads
     Kafka and ledgers at an interval, and changes nothing. JSON: /api/status and /api/audit;
     Prometheus: /metrics; health: /healthz.
@@ -119,8 +119,7 @@ def serve(
 def _require_packages(request: AuditRequest) -> None:
     """Raise MissingExtraError if a package for the requested ledgers is missing.
 
-    Without this check, the error would appear only on the page, because readers of ledgers connect
-    later.
+    Without this check, the error would appear only on the page, because ledgers are read later.
     """
     spark = spark_for(request.ledgers, request.spark)
     for ledger in request.ledgers:
@@ -162,7 +161,7 @@ class _Service:
             )
 
     def run(self, address: str, port: int, hosts: AllowedHosts) -> None:
-        """Serve until a signal arrives. Raises EoListenerError if serving cannot begin."""
+        """Serve until a signal arrives. Raises EoListenerError if the server cannot start."""
         try:
             server = PageServer(address, port, self._answer, hosts)
         except OSError as error:
@@ -193,7 +192,7 @@ class _Service:
         self._stop()
 
     def _stop(self) -> None:
-        """End the threads that read, and interrupt readings that wait for an answer."""
+        """End the threads that read, and interrupt readings in progress."""
         self._watched.close()
         each = _CLOSING / len(self._pollers)
         ended = [poller.stop(each, self._interrupt) for poller in self._pollers]

@@ -1,4 +1,4 @@
-"""Builds HTML from elements and never from joined text, so that a text is never read as HTML."""
+"""Builds HTML from elements, never from joined text, so that no text is read as HTML."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LONG: Final = 200  # characters of a name
 def node(tag: str, *children: Element | str | None, **attributes: str | None) -> Element:
     """Return an element; leave out children and attributes that are None.
 
-    In the name of an attribute `cls` means `class`, and `_` a hyphen.
+    In an attribute's name, `cls` means `class`, and `_` means a hyphen.
 
-    Characters that a reader cannot see (control characters, marks that change the direction of
-    writing) become escapes.
+    Invisible characters (control characters, marks that change the direction of writing) become
+    escapes.
     """
     element = Element(
         tag,
@@ -46,17 +46,17 @@ def html(page: Element) -> bytes:
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """Return `text`, or only its first `length` characters: names may have any length."""
+    """Return `text`, or only its first `length` characters, since names may have any length."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 def excess(count: int, shown: int, text: str, tag: str = "p") -> Element | None:
-    """Return a line that counts the items that the page leaves out, or None if it shows all."""
+    """Return a line that counts the items that the page leaves out, or None if there are none."""
     return node(tag, f"and {count - shown:,} {text}") if count > shown else None
 
 
 def number(value: float | None) -> str:
-    """Format a number; `-` if it is unknown."""
+    """Format a number, or return `-` if it is None."""
     if value is None:
         return "-"
     if isinstance(value, int):

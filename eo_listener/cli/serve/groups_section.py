@@ -1,4 +1,4 @@
-"""The page's section about groups: a card for each group, the gravest first.
+"""Builds the page's section about groups: a card for each group, the gravest first.
 
 The page of a single group also shows its partitions.
 """
@@ -28,9 +28,9 @@ UNKNOWN_CHECKPOINT: Final = "CHECKPOINT"
 """The placeholder in a command for a checkpointLocation that the page does not know."""
 MEANINGS: Final = {
     LagVerdict.OK: "there is no lag, or it decreases",
-    LagVerdict.WARN: "it commits, but its lag does not decrease: it is slow",
-    LagVerdict.STALL: "it commits the same offset again and again, while there is lag",
-    LagVerdict.STOP: "it no longer commits, while there is lag",
+    LagVerdict.WARN: "the group commits, but its lag does not decrease: it is slow",
+    LagVerdict.STALL: "the group commits the same offset again and again, while there is lag",
+    LagVerdict.STOP: "the group no longer commits, while there is lag",
     LagVerdict.REWIND: "an offset moved back",
 }
 _CAUSES: Final = {
@@ -44,7 +44,7 @@ _CAUSES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAlarm:
-    """The problem of a group: its `kind` in a word or two, and the `commands` to run."""
+    """The problem of a group: its `kind` in a few words, and the `commands` to run."""
 
     kind: str
     what: str
@@ -60,7 +60,7 @@ def alarm(
     if group.error is not None:
         return GroupAlarm(
             kind="not read",
-            what=f"Kafka refused it: {group.error}",
+            what=f"Kafka refused to read it: {group.error}",
             cause="this client lacks a permission, or the group's coordinator is unavailable",
             commands=(preflight,),
         )
@@ -76,7 +76,7 @@ def alarm(
         return GroupAlarm(
             kind="withheld",
             what=f"the listener's guard withholds newer offsets of {few(withheld, 3)}",
-            cause="a batch did not continue the one before it: GuardViolation in the query's log. "
+            cause="a batch did not continue the previous batch: GuardViolation in the query's log. "
             'To accept it, start the query with guard="warn"',
             commands=tuple(_commands(group, cluster, checkpoint)),
         )
@@ -101,7 +101,7 @@ def _commands(
 
 _WIDTH: Final = 300.0
 _HEIGHT: Final = 48.0
-_COLUMNS: Final = 60  # of a line, so that a page of many groups stays small
+_COLUMNS: Final = 60  # points of a line, so that a page of many groups stays small
 
 _Value = Callable[[Point], float | None]
 AT_ONCE: Final = 50
@@ -112,9 +112,9 @@ _ALARMS: Final = 5
 
 
 def chart(points: Sequence[Point], now: float, name: str, value: _Value) -> Element | None:
-    """Return the chart of one value, from the first point until `now`, or None if it has no line.
+    """Return the chart of one value, from the first point until `now`, or None if there is no line.
 
-    Points without a value leave a gap. Of points that are too close to each other, the chart shows
+    Points without a value leave a gap. Among points that are too close together, the chart shows
     the highest.
     """
     lines = _lines(points, now, value)
@@ -147,7 +147,7 @@ def _y(value: float, highest: float) -> float:
 
 
 def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tuple[float, float]]]:
-    """Return the lines between gaps, each a list of coordinates from left to right."""
+    """Return the lines between gaps, each as a list of coordinates from left to right."""
     if not points or now <= points[0].at:
         return []
     start = points[0].at
@@ -171,13 +171,13 @@ def _lines(points: Sequence[Point], now: float, value: _Value) -> list[list[tupl
 
 
 def path_of(group: str) -> str:
-    """Return the path of a group's page: it has a fixed length, and a restart keeps it."""
+    """Return the path of a group's page, which has a fixed length and survives a restart."""
     digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
     return f"/group/{digest[:16]}"
 
 
 def by_gravity(groups: Groups) -> Groups:
-    """Return the groups in the page's order: problems first, then by verdict and lag."""
+    """Return the groups in the order of the page: problems first, then by verdict and lag."""
     return tuple(sorted(groups, key=_gravity, reverse=True))
 
 
@@ -194,7 +194,7 @@ def alarms(view: View, ordered: Groups) -> Iterator[Element]:
     for group in ordered:
         raised = _alarm(view, group)
         if raised is None:
-            break  # the groups after it are less grave
+            break  # the remaining groups are less grave
         wrong.append((group, raised))
     for group, raised in wrong[:_ALARMS]:
         yield node("article", *_raised(group, raised), cls="wrong")
@@ -227,7 +227,7 @@ def _typed(commands: Sequence[str]) -> Iterator[Element]:
 
 
 def groups_section(view: View, ordered: Groups, page: int) -> Element:
-    """Return the section with the cards of one page; `page` is counted from 1."""
+    """Return the section with the cards of page number `page`, counted from 1."""
     pages = max(1, -(-len(ordered) // AT_ONCE))
     page = min(page, pages)
     shown = ordered[(page - 1) * AT_ONCE : page * AT_ONCE]
@@ -243,7 +243,7 @@ def groups_section(view: View, ordered: Groups, page: int) -> Element:
 
 
 def group_section(view: View, group: GroupStatus) -> Element:
-    """Return the section of one group, with its partitions, the greatest lag first."""
+    """Return the section of one group, with its partitions by descending lag."""
     rows = sorted(group.rows, key=_behind, reverse=True)
     raised = _alarm(view, group)
     return node(
@@ -262,7 +262,7 @@ def group_section(view: View, group: GroupStatus) -> Element:
 
 
 def _advice(view: View, group: GroupStatus) -> Iterator[Element]:
-    """Yield commands that may help with a group for which the page shows no problem."""
+    """Yield commands that may help with a group without a problem."""
     commands = [view.cluster.typed(["status"], arguments=[group.group])]
     if group.held_up:
         commands.append(transactions_command(view.cluster, [group.group]))
@@ -305,7 +305,7 @@ def _card(view: View, group: GroupStatus, *, link: bool = True) -> Element:
 
 
 def _badge(group: GroupStatus) -> Element:
-    """Return the label with a group's verdict, or with the reason for which it has none."""
+    """Return the label with a group's verdict, or with the reason why there is no verdict."""
     if group.error is not None:
         return node("strong", f"not read: {cut(group.error)}", cls="badge bad")
     if not group.rows:
@@ -359,7 +359,7 @@ def _pages(page: int, pages: int) -> Element:
 
 
 def _gone(view: View) -> Element | None:
-    """Return the list of groups that held offsets before, and hold none now."""
+    """Return the list of groups that no longer hold offsets, or None if there are none."""
     if not view.gone:
         return None
     newest = sorted(view.gone.items(), key=lambda entry: entry[1], reverse=True)
@@ -381,7 +381,7 @@ def legend() -> Element:
     """Return the explanation of the verdicts."""
     return node(
         "details",
-        node("summary", "what the verdicts mean"),
+        node("summary", "meanings of the verdicts"),
         node(
             "dl",
             *(

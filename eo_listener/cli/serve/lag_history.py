@@ -1,4 +1,4 @@
-"""Lag and rate of each group over time, in bounded memory. Reads and writes nothing."""
+"""Keeps lag and rate of each group over time, in limited memory. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eo_listener.cli.group_status import GroupStatus
 from eo_listener.offsets import TopicPartition
 
 POINTS: Final = 360
-"""The maximum number of points of a group: an hour of readings every 10 s."""
+"""The maximum number of points of a group: an hour with a reading every 10 s."""
 _TOTAL: Final = 200_000
 _GROUPS: Final = 2_000
 _KEPT: Final = 3600.0  # seconds that a group is remembered after it last held offsets
@@ -19,7 +19,7 @@ _Offsets = Mapping[TopicPartition, int]
 
 
 class Point(NamedTuple):
-    """One reading of a group; None means unknown.
+    """One reading of a group. A value that is None is unknown.
 
     `at` is in monotonic seconds, `rate` in records a second.
     """
@@ -30,10 +30,10 @@ class Point(NamedTuple):
 
 
 class LagHistory:
-    """The last points of each group, in bounded memory.
+    """The last points of each group, in limited memory.
 
-    If there are many groups, each has fewer points. Of more than `groups` groups, only the first
-    `groups` have points.
+    If there are many groups, each group keeps fewer points. If there are more than `groups` groups,
+    only the first `groups` of them have points.
     """
 
     def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:
@@ -65,7 +65,7 @@ class LagHistory:
         return tuple(self._rings.get(group, ()))
 
     def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
-        """Return the groups that no longer hold offsets, with the time when they last held some."""
+        """Return the groups that no longer hold offsets, with the time when they last did."""
         present = {group.group for group in statuses if group.rows or group.error}
         return {name: at for name, at in sorted(self._seen.items()) if name not in present}
 
@@ -76,16 +76,16 @@ class LagHistory:
         return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
 
     def _interrupt(self, at: float, name: str) -> None:
-        """Add one point without numbers, which stands for all readings without the group `name`."""
+        """Add one point without numbers, for all readings in a row without the group `name`."""
         self._held.pop(name, None)
         ring = self._rings[name]
         if ring and ring[-1] != Point(ring[-1].at, None, None):
             ring.append(Point(at, None, None))
 
     def _forget(self, at: float, present: set[str]) -> None:
-        """Drop groups that disappeared long ago.
+        """Drop groups that disappeared more than an hour ago.
 
-        If there are too many groups, drop the groups that disappeared first.
+        If there are too many groups, also drop those that disappeared first.
         """
         gone = sorted(self._seen.keys() - present, key=self._seen.__getitem__)
         needed = len(self._seen.keys() | present) - self._groups
@@ -102,7 +102,7 @@ class LagHistory:
 
 
 def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) -> float | None:
-    """Return the rate between two readings, over the partitions in both; None if one moved back."""
+    """Return the rate between two readings, for the partitions in both, or None after a rewind."""
     steps = [offsets[tp] - offset for tp, offset in held_before.items() if tp in offsets]
     if at <= before or not steps or min(steps) < 0:
         return None

@@ -1,4 +1,4 @@
-"""The whole page: the newest readings, their times, and the last errors."""
+"""Renders the whole page: the newest readings, their times, and the last errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXT: Final = 2_000
 
 
 def overview(view: View, page: int = 1) -> bytes:
-    """Render the overview: problems with their commands, all groups, the audit, the last errors."""
+    """Render the overview: problems with commands, all groups, the audit, and the last errors."""
     groups = view.groups
     ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
     raised = list(alarms(view, ordered))
@@ -56,7 +56,7 @@ def _to_act_on(view: View, raised: Sequence[Element]) -> Element | None:
 
 
 def group_page(view: View, path: str) -> bytes | None:
-    """Render the page of one group, or return None if the groups are known and none has `path`."""
+    """Render the page of the group with `path`, or return None if there is no such group."""
     groups = view.groups
     back = node("nav", node("a", "all groups", href="/"))
     if isinstance(groups, Unknown):
@@ -74,7 +74,7 @@ def group_page(view: View, path: str) -> bytes | None:
 
 
 def _title(view: View, ordered: Groups, raised: Sequence[Element]) -> str:
-    """Return the title of a browser tab: the gravest verdict first."""
+    """Return the title of the browser tab, which begins with the gravest verdict."""
     if isinstance(view.groups, Unknown):
         return "unknown"
     audited = isinstance(view.audit, Reading) and view.audit.value.to_act_on
@@ -112,7 +112,7 @@ def _document(view: View, title: str, *sections: Element | None) -> Element:
 
 
 def _read(view: View) -> Element:
-    """Return the line with the cluster's servers and the time at which the page read the groups."""
+    """Return the line with the cluster's servers and the time of the groups' reading."""
     groups = view.groups
     when = "no current reading" if isinstance(groups, Unknown) else f"as of {_ago(view, groups.at)}"
     text = f"{cut(view.servers)}: {when}, read every {view.every:g} s"
@@ -125,9 +125,9 @@ def _ago(view: View, at: Moment) -> str:
 
 
 def _unknown(view: View, subject: str, unknown: Unknown) -> Element:
-    """Return the alert that nothing is known about `subject` now.
+    """Return the alert that there is no current reading of `subject`.
 
-    Old numbers would be mistaken for current ones, so the page shows none.
+    The page shows no old numbers, since readers would mistake them for current numbers.
     """
     since = "" if unknown.since is None else f", since {_ago(view, unknown.since)}"
     return _alert(f"Nothing is known of the {subject}{since}: {cut(unknown.error, _TEXT)}")

@@ -1,4 +1,4 @@
-"""The HTTP server: the host names that it serves, requests, and the headers of each response."""
+"""The HTTP server of the page: allowed host names, requests, and the headers of responses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class AllowedHosts:
-    """The allowed hosts: this machine's own names, the address of the server, and `names`.
+    """The allowed hosts: this machine's own names, the server's address, and `names`.
 
-    Another site's page could make its own name resolve to 127.0.0.1 (DNS rebinding), and then read
-    this server's pages as if they were its own. Its name is in the header Host, which no page can
-    change.
+    Another site could make its own name resolve to 127.0.0.1 (DNS rebinding), and its page could
+    then read this server's pages like its own. Such a request has that site's name in the header
+    Host, which no page can change.
 
-    If the server listens on all addresses, it allows any address: only names can be made to point
-    elsewhere. Raises SettingsError for an invalid name.
+    If the server listens on all addresses, it allows any IP address, since only names can be made
+    to resolve to another address. Raises SettingsError for an invalid name.
     """
 
     def __init__(self, address: str, names: Iterable[str] = ()) -> None:
@@ -40,7 +40,7 @@ class AllowedHosts:
         self._names = {_plain(name) for name in (*_LOCAL, address, *names)}
 
     def allows(self, header: str) -> bool:
-        """Return True if `header`, a Host header, has an allowed name; its port does not matter."""
+        """Return True if `header`, a Host header, has an allowed name, with any port."""
         match = _HOST.fullmatch(header.strip())
         if match is None:
             return False
@@ -78,19 +78,19 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 _COMPRESSED: Final = range(1_400, 1_000_000)
-"""The sizes in bytes of bodies to compress: a large one would take memory for each request."""
+"""The sizes in bytes of bodies to compress; a larger body would take memory for each request."""
 
 Answer = Callable[[str], Response]
 
 
 class _Handler(BoundedHandler):
-    """Answers one request; no request changes anything."""
+    """Answers one request. No request changes anything."""
 
     answer: Answer
     hosts: AllowedHosts
 
     def version_string(self) -> str:
-        """Return the value of the header Server, without the version of Python."""
+        """Return the value of the header Server, which does not reveal Python's version."""
         return "eo-listener"
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
@@ -102,9 +102,9 @@ class _Handler(BoundedHandler):
         self._send(self._found())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
-        """Answer a request that http.server itself refuses, with the headers of all responses."""
+        """Answer a request that http.server refuses, with the same headers as any response."""
         status = HTTPStatus(code)
-        if status is HTTPStatus.NOT_IMPLEMENTED:  # its answer to any other method
+        if status is HTTPStatus.NOT_IMPLEMENTED:  # http.server's answer to any other method
             status = HTTPStatus.METHOD_NOT_ALLOWED
         self._send(text(status, status.description or status.phrase))
 
@@ -115,7 +115,7 @@ class _Handler(BoundedHandler):
         if not self.hosts.allows(named[0]):
             return text(
                 HTTPStatus.FORBIDDEN,
-                "this name is not served. Fix: start with --allow-host and the name",
+                "this host name is not served. Fix: start with --allow-host and the name",
             )
         return self.answer(self.path)
 
@@ -144,7 +144,7 @@ class _Handler(BoundedHandler):
 
 
 class PageServer(BoundedServer):
-    """Serves the responses of `answer` to requests for one of the names of `hosts`."""
+    """Serves the responses of `answer` to requests for a name that `hosts` allows."""
 
     def __init__(self, address: str, port: int, answer: Answer, hosts: AllowedHosts) -> None:
         members = {"answer": staticmethod(answer), "hosts": hosts}

@@ -1,4 +1,4 @@
-"""A thread that makes readings at an interval, however many clients ask for the result."""
+"""A thread that makes readings at an interval, independent of the number of clients."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_PAUSE: Final = 0.5  # seconds between two readings at least, however long one takes
+_PAUSE: Final = 0.5  # seconds between two readings at least, even if a reading takes long
 STUCK: Final = 180.0
-"""Seconds after which a reading counts as stuck: except for tables, its limits add up to less."""
+"""Seconds after which a reading counts as stuck, unless it may take longer to read tables."""
 
 logger = logging.getLogger("eo_listener")
 
 
 class Poller:
-    """Calls `read` every `every` seconds, for the first time after `wait` seconds.
+    """Calls `read` every `every` seconds, and for the first time after `wait` seconds.
 
     If `read` raises an unexpected error, the poller passes a text about the error to `failed`, and
-    continues. A reading that has taken `stuck` seconds is a `problem`.
+    continues. A reading that takes longer than `stuck` seconds is a `problem`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Poller:
     def stop(self, seconds: float, interrupt: Callable[[], None]) -> bool:
         """Stop reading; return True if a reading in progress has ended within `seconds`.
 
-        `stop` calls `interrupt` to end what the reading waits for.
+        The method calls `interrupt` to end the wait of a reading in progress.
         """
         self._stop.set()
         deadline = time.monotonic() + seconds
@@ -60,7 +60,7 @@ class Poller:
 
     @property
     def problem(self) -> str | None:
-        """The reason why the readings have stopped, or None if all is well."""
+        """The reason why the readings have stopped, or None if they have not."""
         since = self._since
         if not self._thread.is_alive() and not self._stop.is_set():
             return f"the thread that reads the {self.name} has ended"
@@ -75,7 +75,7 @@ class Poller:
             try:
                 self._read()
             except Exception as fault:
-                if self._stop.is_set():  # it was interrupted
+                if self._stop.is_set():  # the reading was interrupted
                     return
                 logger.exception("a fault in eo-listener, in reading the %s", self.name)
                 self._failed(f"a fault in eo-listener: {type(fault).__name__}")

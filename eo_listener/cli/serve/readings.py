@@ -1,4 +1,4 @@
-"""The newest reading while it is current, and the newest errors without duplicates."""
+"""Keeps the newest reading while it is current, and the newest errors without duplicates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Reading(Generic[_T]):
-    """The `value` that was read; the reading began at the time `at`, so no part of it is older."""
+    """The `value` of a reading that began at the time `at`, so that no part of it is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value
@@ -36,7 +36,7 @@ class Reading(Generic[_T]):
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
-        """Return `make(value)`; call `make` only once for each `name`, however many threads ask."""
+        """Return `make(value)`, but call `make` only once for each `name`, for all threads."""
         with self._lock:
             if name not in self._made:
                 self._made[name] = make(self.value)
@@ -46,14 +46,14 @@ class Reading(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Stands for a missing current reading; `error` is the reason, `since` the last one's time."""
+    """Replaces a missing reading; `error` is the reason, `since` the time of the last reading."""
 
     since: Moment | None
     error: str
 
 
 class Newest(Generic[_T]):
-    """The newest reading: one thread reads, and any number of threads ask for it.
+    """The newest reading: one thread reads, and any number of threads ask for the reading.
 
     A reading is no longer current if a later reading has failed, or after `keeps` seconds.
     """
@@ -66,7 +66,7 @@ class Newest(Generic[_T]):
         self._error = "it has not been read yet"
 
     def took(self, value: _T, at: Moment) -> None:
-        """Keep the value of a reading that began `at` and has succeeded."""
+        """Keep the value of a successful reading that began at the time `at`."""
         with self._lock:
             self._reading, self._since = Reading(value, at), at
 
@@ -89,7 +89,7 @@ class Newest(Generic[_T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedError:
-    """One error, as the page's JSON lists it; `first` and `last` are in seconds since 1970."""
+    """One error, as the page's JSON lists it. `first` and `last` are in seconds since 1970."""
 
     about: str
     error: str
@@ -99,13 +99,13 @@ class LoggedError:
 
 
 class ErrorLog:
-    """The last 30 errors, newest last. If a subject's error has the same text again, counts it."""
+    """The last 30 errors, the newest last. Counts equal errors about the same subject."""
 
     def __init__(self) -> None:
         self._errors: deque[LoggedError] = deque(maxlen=_KEPT)
 
     def add(self, about: str, error: str, at: float) -> None:
-        """Log an error; `at` is in seconds since 1970."""
+        """Add an error; `at` is in seconds since 1970."""
         added = LoggedError(about=about[:_LENGTH], error=error[:_LENGTH], first=at, last=at)
         for logged in self._errors:
             if (logged.about, logged.error) == (added.about, added.error):

@@ -1,4 +1,4 @@
-"""Makes the response to the path of a request. Uses no socket, so that tests need none."""
+"""Makes the response to the path of a request. Uses no socket, so that tests need no server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Response:
 
 
 def respond(view: View, problems: list[str], target: str) -> Response:
-    """Return the response to a GET of `target`; `problems` are reasons why the readings stopped."""
+    """Return the response to a GET of `target`. `problems` are the reasons why readings stopped."""
     try:
         parts = urlsplit(target)
         page = _page(parts.query)
@@ -67,7 +67,7 @@ def text(status: HTTPStatus, line: str) -> Response:
 
 
 def _page(query: str) -> int:
-    """Return the number in `page=`, by default 1. Raises ValueError."""
+    """Return the number in the parameter `page`, by default 1. Raises ValueError."""
     number = parse_qs(query, max_num_fields=10).get("page", ["1"])[0]
     if not re.fullmatch(r"[0-9]{1,6}", number):
         raise ValueError(number)
@@ -84,14 +84,14 @@ def _document(status: HTTPStatus, document: dict[str, Any]) -> Response:
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
-    """Encode a document, with escapes beyond ASCII: a lone surrogate in a name has no encoding."""
+    """Encode a document, with escapes beyond ASCII, since a lone surrogate has no encoding."""
     return json.dumps(document).encode() + b"\n"
 
 
 def _unknown(view: View, unknown: Unknown) -> Response:
-    """Return the response if there is no current reading.
+    """Return the response for a missing current reading.
 
-    It has no numbers, because old numbers could be mistaken for current ones.
+    The response has no numbers, because readers could mistake old numbers for current ones.
     """
     since = None if unknown.since is None else unknown.since.wall
     errors = [asdict(error) for error in view.errors]
@@ -167,7 +167,7 @@ def _metrics(view: View) -> Response:
 
 
 def _health(view: View, problems: list[str]) -> Response:
-    """Report if this process still reads; an unreachable Kafka does not make it unhealthy."""
+    """Report if this process still reads. It counts as healthy even if Kafka is unreachable."""
     if problems:
         return text(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(problems))
     state = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"

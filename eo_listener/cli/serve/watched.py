@@ -1,4 +1,4 @@
-"""The watched state: readings of groups and of an audit, their history, and the last errors."""
+"""Keeps the page's state: readings of groups and of an audit, their history, and last errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Groups = tuple[GroupStatus, ...]
 
 
 class GroupReader(Protocol):
-    """Reads groups, as `StatusReader` does."""
+    """Reads groups, like `StatusReader`."""
 
     def read(self) -> Groups: ...
 
 
 class AuditReader(Protocol):
-    """Reads an audit, as `AuditProcess` does."""
+    """Runs an audit, like `AuditProcess`."""
 
     def read(self) -> AuditReading: ...
 
@@ -43,11 +43,11 @@ class View:
     cluster: ClusterCommands
     every: float
     groups: Reading[Groups] | Unknown
-    #: None if no audit was requested.
+    #: The audit's reading, or None if no audit was requested.
     audit: Reading[AuditReading] | Unknown | None
     errors: tuple[LoggedError, ...]
     points: dict[str, tuple[Point, ...]] = field(default_factory=dict)
-    #: Groups that no longer hold offsets, and when they last did, in monotonic seconds.
+    #: Groups that no longer hold offsets, with the time when they last did, in monotonic seconds.
     gone: dict[str, float] = field(default_factory=dict)
     #: The known checkpointLocations, by group.
     checkpoints: Mapping[str, str] = field(default_factory=dict)
@@ -58,12 +58,12 @@ class View:
         return self.cluster.address
 
     def wall(self, monotonic: float) -> float:
-        """Return a monotonic time on the wall clock, in seconds since 1970."""
+        """Convert a monotonic time to the wall clock, in seconds since 1970."""
         return self.now.wall - (self.now.monotonic - monotonic)
 
 
 class Watched:
-    """The state behind the page: one thread fills in the groups, another the audit.
+    """The state behind the page: one thread reads the groups, and another runs the audit.
 
     Any thread may call `view`.
     """
@@ -134,7 +134,7 @@ class Watched:
         self._log("audit", error)
 
     def close(self) -> None:
-        """Log no errors from now on: readings in progress are being interrupted."""
+        """Log no errors from now on, since the command interrupts readings in progress."""
         self._closed = True
 
     def view(self) -> View:
@@ -159,7 +159,7 @@ class Watched:
         )
 
     def _log(self, about: str, error: str) -> None:
-        """Keep an error for the page; log it only once while it lasts."""
+        """Keep an error for the page, and log it only once while it lasts."""
         if self._closed:
             return
         with self._lock:

@@ -5,12 +5,12 @@
 no input or output: they get the time as an argument, return requests as values, and take the
 answers as arguments. The worker sends the requests through a `GroupStore`.
 
-Reading before writing:
+Reads before commits:
 
-- Before a commit the worker reads the group (`GroupSnapshot`): its offsets and their metadata, the
-  starts and ends of the logs, the topic ids. The worker takes a new snapshot if the last one is
-  more than a minute old, after every failure, and if the process stood still for 15 s (SIGSTOP, a
-  suspended machine), because another driver may be running by then.
+- Before a commit the worker reads a snapshot (`GroupSnapshot`): the group's offsets and their
+  metadata, the starts and ends of the logs, and the topic ids. The worker takes a new snapshot if
+  the last one is more than a minute old, after every failure, and if the process stood still for 15
+  s (SIGSTOP, a suspended machine), because another driver may be running by then.
 - The snapshot decides. An offset below the group's offset is refused, unless the rewind is allowed.
   An offset beyond the log's end is refused, and reported if Kafka confirmed it before. A topic
   whose id has changed is no longer committed. Confirmed offsets that have disappeared are reported
@@ -33,11 +33,11 @@ The size of requests:
   partitions and 500 KB, and half as many partitions after such an answer. A snapshot has at most
   2,000 partitions. 20,000 partitions take about 8 s on a busy machine.
 - A group plans only the partitions that changed, and fills a request with those that have waited
-  longest. It keeps apart the partitions that only wait for a repeated commit. A partition goes
-  behind the other partitions of its group after its request, and a group behind the other groups of
-  its cluster: if a batch arrives before all parts of the last one are committed, any fixed order
-  would leave the same partitions behind forever. Groups with fewer failures go first, but after at
-  most ten such requests the group that has waited longest goes next.
+  longest. It keeps apart the partitions that only wait for a repeated commit. After its request, a
+  partition goes behind the other partitions of its group, and the group behind the other groups of
+  its cluster: if batches arrive faster than all their parts are committed, a fixed order would
+  leave the same partitions behind forever. Groups with fewer failures go first, but after at most
+  ten such requests the group that has waited longest goes next.
 
 Requests of unknown outcome:
 

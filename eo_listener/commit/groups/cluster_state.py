@@ -79,7 +79,7 @@ class ClusterState:
         self._out_of_turn = 0
 
     def group(self, name: str) -> GroupState:
-        """Return the state of a group, created if it is new, and mark the group as changed."""
+        """Return the state of a group, which is created if it is new; mark the group as changed."""
         state = self._groups.get(name)
         if state is None:
             state = GroupState(self._cluster, name, self._retry, self._policy, self._random)
@@ -120,7 +120,7 @@ class ClusterState:
         return None
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run has ended; `run_id` has the form that commit metadata contain."""
+        """Record that a run has ended. `run_id` is the short form, as in commit metadata."""
         for name, group in self._groups.items():
             group.end_run(run_id)
             self._due_times.mark_changed(name)
@@ -144,7 +144,7 @@ class ClusterState:
                 self._due_times.mark_changed(group)
 
     def waiting(self, groups: Iterable[str]) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor finally rejected."""
         states = {group: self._groups[group] for group in groups if group in self._groups}
         return frozenset(
             Waiting(self._cluster, group, tp, offset)

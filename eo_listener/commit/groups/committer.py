@@ -1,4 +1,4 @@
-"""The committer, which is one interface to the workers of all clusters."""
+"""The committer, the common interface of the workers of all clusters."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Committer:
 
     Every method except `flush` and `close` returns immediately. If a partition is offered several
     times, the committer commits the greatest offset, whatever the order. Only `close` drops
-    offsets. If no live run feeds a cluster, the committer ends the cluster's thread and clients
-    after `unused_timeout` seconds, once all offsets are confirmed: each set of credentials counts
-    as a separate cluster.
+    offsets. If no live run feeds a cluster for `unused_timeout` seconds, the committer ends the
+    cluster's thread and clients, once all offsets are confirmed. Each set of credentials counts as
+    a separate cluster.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Committer:
         self._closed = False
 
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        """Hand over positions to commit. After `close`, the committer only logs and drops them.
+        """Take positions to commit. After `close`, the committer only logs and drops them.
 
         With `recommit`, it also commits offsets again that are already committed, so that they do
         not expire.
@@ -140,7 +140,7 @@ class Committer:
             state.retry_now(names)
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
-        """Return the offsets of `groups` that Kafka has neither confirmed nor rejected for good."""
+        """Return the offsets of `groups` that Kafka has neither confirmed nor finally rejected."""
         states = self._states(groups, changes=False)
         return frozenset().union(*(state.waiting(names) for state, names in states))
 

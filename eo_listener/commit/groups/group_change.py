@@ -1,4 +1,4 @@
-"""Plans the repair of a consumer group, partition by partition, and judges its outcome.
+"""Plans the repair of a consumer group by partition, and judges its outcome.
 
 This module reads and writes nothing. A repair either seeds a group or rewinds it. A seed sets the
 offsets that the group lacks, and raises those that it holds; a rewind lowers them. One repair never
@@ -87,8 +87,8 @@ class GroupChange:
         if rewinds and all(change.direction is Direction.NEW for change in partitions):
             raise SettingsError(
                 f"group {group} holds no offsets of {few(sorted(offsets))}",
-                cause="they expired, nobody has committed any, or the name is wrong",
-                fix="Run `eo-listener status GROUP -b SERVERS` to see what it holds. To give "
+                cause="the offsets expired, no offset was ever committed, or the name is wrong",
+                fix="Run `eo-listener status GROUP -b SERVERS` to see its offsets. To give "
                 "it offsets, run `eo-listener group seed` with the same arguments",
             )
         back = [
@@ -114,7 +114,7 @@ class GroupChange:
         )
 
     def moves(self, change: PartitionChange) -> bool:
-        """Return True if this repair commits the offset of `change`."""
+        """Return True if this repair commits the offset in `change`."""
         directions = {Direction.BACK} if self.rewinds else {Direction.NEW, Direction.FORWARD}
         return change.direction in directions
 
@@ -180,10 +180,10 @@ class GroupOutcome:
         moved = sorted(self.change.positions().keys() - set(missing))
         code = next(iter(self.errors), "UNKNOWN")
         raise KafkaError(
-            f"group {self.change.group}, read back, does not hold everything that was committed "
+            f"group {self.change.group}, read back, does not hold all offsets that were committed "
             f"to it. Moved: {few(moved) or 'none'}. Not moved: {few(missing)}",
             code=code,
             cause=self.errors.get(code, "another program committed to it at the same time"),
-            fix="Run `eo-listener status`, then repeat the command: it starts from what the "
-            "group holds then",
+            fix="Run `eo-listener status`, then repeat the command: it starts from the "
+            "group's offsets at that time",
         )

@@ -10,7 +10,7 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
-"""Groups, each as a pair: the name of its cluster, and the group's own name."""
+"""Groups as pairs of a cluster's name and the group's own name."""
 
 
 class Waiting(NamedTuple):
@@ -49,7 +49,7 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Combine `parts` whose offsets go to the same group; return one part for each group.
+    """Combine the `parts` with the same group, and return one part for each group.
 
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
     source processed the partition.

@@ -121,7 +121,7 @@ class GroupState:
     def end_run(self, run_id: str) -> None:
         """Record that a run has ended, in the partitions that the run has fed.
 
-        `run_id` is the id in the form that commit metadata contain.
+        `run_id` is the short form of the id, as in commit metadata.
         """
         for tp, state in self._partitions.items():
             state.end_run(run_id)
@@ -159,10 +159,10 @@ class GroupState:
         return None
 
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
-        """Return the partitions that need a snapshot, and positions to send, longest wait first.
+        """Return the partitions that need a snapshot, and the positions to send.
 
-        The result has at most as many of them as fit into one request: otherwise each of many
-        requests would walk over all partitions that wait.
+        Those that have waited longest come first. The result has at most as many as fit into one
+        request: otherwise each of many requests would walk over all partitions that wait.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -185,7 +185,7 @@ class GroupState:
     def _snapshot_partitions(
         self, stale: set[TopicPartition], now: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions to read: `stale`, which wait for it, and others that are due."""
+        """Return the partitions for a snapshot: `stale`, which wait for it, and others due soon."""
         due_soon = (
             tp
             for tp, state in self._partitions.items()
@@ -225,7 +225,7 @@ class GroupState:
         self._failing.pop(tp, None)
 
     def _requeue(self, tp: TopicPartition) -> None:
-        """Move a partition that has had its turn to the end of the queue."""
+        """Move a partition to the end of the queue, after its turn."""
         self._drop(tp)
         self._plan(tp)
 
@@ -238,7 +238,7 @@ class GroupState:
                 self._plan(tp)
 
     def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Remove a confirmed partition from the queue, or put it at the end if it has more to do.
+        """Remove a confirmed partition from the queue, or move it to the end if it has more to do.
 
         If its commit must be repeated, record the time.
         """
@@ -313,7 +313,7 @@ class GroupState:
         return tp in self._due
 
     def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
-        """Record that a snapshot left out a partition; return the error if an offset waits."""
+        """Record that a snapshot lacks a partition; return an error if an offset waits for it."""
         if code is not None:
             return code if self._on_snapshot_failed(tp) else None
         state = self._partitions.get(tp)
@@ -515,7 +515,7 @@ class PartSize:
     def learn(
         self, part: AbstractSet[TopicPartition], errors: Mapping[TopicPartition, str]
     ) -> None:
-        """Adapt the size to the broker's answer to a part."""
+        """Adapt the size to the broker's answer for a part."""
         self.suspects -= part - errors.keys()
         if not errors:
             self._on_success(len(part))
@@ -595,7 +595,7 @@ class GroupEvents:
         obstacles: Mapping[TopicPartition, int],
         writer: CommitMetadata | None = None,
     ) -> CommitRefused:
-        """Return the event for `positions` that are not sent, because of `refusal`."""
+        """Return the event for `positions` that `refusal` keeps from being sent."""
         return CommitRefused(
             cluster=self.cluster,
             group=self.group,

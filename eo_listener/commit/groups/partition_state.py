@@ -119,7 +119,7 @@ class PartitionState:
 
     @property
     def not_before(self) -> float:
-        """The time before which earlier failures forbid the next request."""
+        """The time until which earlier failures delay the next request."""
         return self.retry_state.not_before if self.retry_state else 0.0
 
     def snapshot_due(self, policy: Policy) -> float:
@@ -139,7 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position to send now if the snapshot is fresh, or None if there is none."""
+        """Return the position to send now, provided that the snapshot is fresh, or None."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -148,10 +148,10 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Accept a position, and return None, or return the higher offset that forbids it.
+        """Accept a position, and return None; or refuse it, and return the higher offset.
 
-        With `rivals`, another live run may have committed the higher offset; then a query may
-        rewind only its own offset.
+        The higher offset is the reason for the refusal. With `rivals`, another live run may have
+        committed that offset; then a query may rewind only its own offset.
         """
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_run = None  # the query runs again, or its run has not ended after all
@@ -217,7 +217,7 @@ class PartitionState:
             self.pending = _marking(last.offset, last.metadata)
 
     def admit(self) -> None:
-        """Let a refused position be sent after all."""
+        """Allow a refused position to be sent after all."""
         self.pending = self.wanted
         self.refused = self.obstacle = None
 
@@ -234,7 +234,7 @@ class PartitionState:
             self.pending = None
 
     def ask_snapshot(self) -> None:
-        """Record that a snapshot is requested now. A need that arises later requires another."""
+        """Record that a snapshot is requested now. A later need requires another snapshot."""
         positions = filter(None, (self.wanted, self.confirmed))
         self.offset_at_request = max((position.offset for position in positions), default=0)
         self.needs_snapshot = False
@@ -315,7 +315,7 @@ class PartitionState:
         return next((start for start, time in reversed(self.log_starts) if time <= by), None)
 
     def _compare_confirmed(self, committed: Position | None, end: int) -> Iterator[Finding]:
-        """Cancel the repeated commit of an offset below the group's or beyond the log's end.
+        """Cancel a repeated commit below the group's offset, or beyond the log's end.
 
         `compare` calls this method if there is no position to send. A log that ends below a
         confirmed offset was truncated, before that commit or after it.
@@ -394,7 +394,7 @@ class PartitionState:
 
 
 def _run_of(position: Position | None) -> str | None:
-    """Return the run that a position's metadata name, or None if they name no run."""
+    """Return the run in a position's metadata, or None if they have no run."""
     metadata = _parse(position)
     return None if metadata is None else metadata.run_id
 
@@ -404,7 +404,7 @@ def _parse(position: Position | None) -> CommitMetadata | None:
 
 
 def _query_of(position: Position | None) -> str | None:
-    """Return the query that a position's metadata name, or None if they name no query."""
+    """Return the query in a position's metadata, or None if they have no query."""
     metadata = _parse(position)
     return None if metadata is None else metadata.query_id
 

@@ -1,4 +1,4 @@
-"""The user's decisions about committing: when to retry, and which commits to refuse."""
+"""The policies for commits: the waits between retries, and the commits to refuse."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Backoff:
     stop: newer offsets replace older ones, so the backlog stays small, and an idle query must still
     catch up after an outage. `repeat_after` is the time after which a confirmed position is
     committed again if an earlier request had an unknown outcome; `persistent_after` is the time
-    after which a temporary error is reported as a lasting one. `RetryLimits` is for a sink's batch:
-    there the query waits, so the retries end.
+    after which a temporary error is reported as a lasting one. For a sink's batch, see
+    `RetryLimits`: there the query waits, so the retries end.
     """
 
     first: float = 0.1

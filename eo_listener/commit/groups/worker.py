@@ -88,7 +88,7 @@ class Worker:
             self._unused_since = None
 
     def unused_for(self, seconds: float) -> bool:
-        """Return True if no run has fed the cluster for `seconds`, and everything is confirmed."""
+        """Return True if no run has fed the cluster for `seconds`, and no offset is unconfirmed."""
         with self._changed:
             now = time.monotonic()
             unused = self._unused_since is not None and now - self._unused_since >= seconds
@@ -252,7 +252,7 @@ class Worker:
 
 
 def _suspended() -> float:
-    """Return the seconds of the machine's suspensions, in which the monotonic clock stood still."""
+    """Return for how many seconds the machine, and its monotonic clock, were suspended."""
     if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()

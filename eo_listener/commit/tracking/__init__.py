@@ -15,8 +15,8 @@
 - The tracker also asks the query itself for its durable position (`QueryReader`): until the query
   has restored its checkpoint (the catch-up), at the query's end, and a minute after its last event,
   since Spark drops events when its bus is full. It asks every few seconds if the query sends no
-  events or its events may be ahead of the checkpoint, and each time all offsets must be committed
-  again.
+  events, or if its events may be ahead of the checkpoint. It also asks each time all offsets must
+  be committed again.
 - A position that is ahead of the newest event waits for the event of its batch, so that the guard
   sees the event first. The batch id of a position may be too low, so the tracker compares offsets.
 - Whenever the tracker asks for a run's position, it also asks if the run has ended, because

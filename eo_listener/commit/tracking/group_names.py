@@ -24,7 +24,7 @@ OWN_GROUP_OPTION = "eo.commit.group"
 TEMPLATE_FIELDS = ("query_name", "query_id", "topic")
 
 Groups = Mapping[str, "str | Mapping[str, str]"]
-"""Has, by the name or id of a query, a group, or groups by topic with `*` for all other topics."""
+"""A group for each query, by name or id, or its groups by topic, with `*` for all other topics."""
 
 
 class NotCommitted(Exception):  # noqa: N818  # no error: why a topic is not committed
@@ -73,7 +73,7 @@ class GroupNames:
         return progress.name in self.groups or progress.query_id in self.groups
 
     def find(self, progress: Progress, topic: str, options: Mapping[str, str] | None) -> str:
-        """Return the group that gets the offsets of a topic. Raises NotCommitted if no group does.
+        """Return the group that gets a topic's offsets. Raises NotCommitted if there is no group.
 
         `options` are the options of the topic's source, with keys in lower case, or None if they
         are unknown.
@@ -96,7 +96,7 @@ class GroupNames:
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
         raise NotCommitted(
-            "no setting names a consumer group for this source, so its offsets are not committed",
+            "no consumer group is named for this source, so its offsets are not committed",
             f"its options set neither {GROUP_OPTION} nor {OWN_GROUP_OPTION}",
             f"add .option('{GROUP_OPTION}', '<group>') to the reader to commit its offsets",
             misconfigured=False,
@@ -156,7 +156,7 @@ def _filled(template: str, progress: Progress, topic: str) -> str:
 
 
 def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
-    """Raise SettingsError if `group` is no valid group name; `where` is the setting that has it."""
+    """Raise SettingsError if `group` is no valid name; `where` is the setting that has it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
             f"{where} must be the name of a consumer group, got {group!r}",

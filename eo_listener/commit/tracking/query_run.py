@@ -1,4 +1,4 @@
-"""One run of a query: the tracker's facts about the run, its next check, and its events."""
+"""One run of a query, as the tracker knows it, and the events about the run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class QueryRun:
 
     @property
     def is_polled(self) -> bool:
-        """True if the run must be polled: it follows its checkpoint, or a source skips losses."""
+        """True if the run must be polled: it follows its checkpoint, or skips lost records."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
 
@@ -131,7 +131,7 @@ class QueryRun:
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
-        """Compare a run's first event with the position that it restored from its checkpoint.
+        """Compare a run's first event with the position that the run restored from its checkpoint.
 
         Returns violations by source. The batch id of a position may be too low: if the position has
         the event's end offsets, it is not the position before this event, and the method judges
@@ -150,7 +150,7 @@ class QueryRun:
         return {index: violations for index, violations in judged.items() if violations}
 
     def is_early(self, position: LivePosition) -> bool:
-        """Return True if the progress event of this position's batch should still arrive.
+        """Return True if the progress event of this position's batch has not arrived yet.
 
         The method returns True only once for a batch, since Spark may have dropped the event. The
         position's batch id may be too low; if it is not above that of the newest event, the offsets
@@ -211,7 +211,7 @@ class QueryRun:
 
     @property
     def last_batch(self) -> int:
-        """The higher batch id of the newest event and the offered position, or -1 without both."""
+        """The batch id of the newest event or of the offered position, the higher one, or -1."""
         event, position = self.newest, self.passed
         return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
@@ -259,16 +259,16 @@ class QueryRun:
         return self.recommitted_at == now
 
     def _end_silence(self, now: float) -> None:
-        """Clear `silence` if its time has come, since this check is the planned one."""
+        """Clear `silence` if its time has come, since this is the check planned for that time."""
         if self.silence is not None and self.silence <= now:
             self.silence = None
 
     def on_event(self, now: float) -> None:
-        """Plan a check for the case that no more events come: an event may have been lost."""
+        """Plan a check in case no more events come, since the last event may have been lost."""
         self.silence = now + _SILENCE
 
     def check_soon(self, now: float, *, at_once: bool) -> None:
-        """Plan an early check if this run has ended, since it may hold up another run."""
+        """Check soon whether this run has ended, because it may hold up another run."""
         if at_once:
             self.due = min(self.due, now)
         elif self.silence is None:
@@ -335,7 +335,7 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
-        """Return the cluster of a source's groups, or None if no topic has had a group."""
+        """Return the cluster of a source's groups, or None if it never had a group."""
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)

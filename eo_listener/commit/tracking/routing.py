@@ -173,7 +173,7 @@ def _access(
 
 
 def _in_order(servers: str) -> str:
-    """Return the servers sorted and without spaces, so that equal lists name one cluster."""
+    """Return the servers sorted and without spaces, so that the spelling does not matter."""
     return ",".join(sorted({server.strip() for server in servers.split(",") if server.strip()}))
 
 

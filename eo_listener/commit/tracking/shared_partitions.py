@@ -1,4 +1,4 @@
-"""Tracks partitions of a group that several runs feed; the lowest of their offsets counts."""
+"""Tracks partitions of a group that several runs feed. The lowest offset of the runs counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SharedPartitions:
     def lowest(
         self, run_id: str, query: str, commit: GroupOffsets
     ) -> tuple[GroupOffsets, PartitionsShared | None]:
-        """Record a run's offsets; return the offsets to commit, and a new event or None."""
+        """Record a run's offsets; return the offsets to commit, and an event about new sharing."""
         key = (commit.cluster, commit.group)
         runs = self._groups.setdefault(key, {})
         runs[run_id] = _RunOffsets(query, commit)

@@ -1,4 +1,4 @@
-"""Judges the events and positions of live queries, and offers their offsets for groups.
+"""Judges the events and positions of live queries, and offers their offsets to the committer.
 
 This module has no thread and no clock: `TrackerThread`, or the model in the tests, provides both.
 """
@@ -54,7 +54,7 @@ class RunOrder:
         return self._runs.get(self._newest.get(query_id, ""))
 
     def is_newest(self, run: QueryRun) -> bool:
-        """Return True if no later run of its query is known.
+        """Return True if no later run of the same query is known.
 
         Spark lets only one run of a query be active, so an earlier run has ended. Spark may drop
         the earlier run's end event when its bus is full; then that run's offsets would hold up the
@@ -164,7 +164,7 @@ class QueryTracker:
         return None if run is None else run.next_check
 
     def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
-        """Handle buffered events, then check the queries that are due, or all if `check_all`."""
+        """Handle buffered events, then check the queries that are due, or all with `check_all`."""
         for started in buffered.started:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)
@@ -261,7 +261,7 @@ class QueryTracker:
             self._observers.notify(finished)
 
     def _drop_shared(self, run_id: str) -> None:
-        """Offer the offsets of other runs that an ended run held up."""
+        """Offer the offsets of the runs that an ended run held up."""
         self._committer.end_run(run_id)
         for commit in self._shared.drop(run_id):
             self._committer.offer(commit)
@@ -340,8 +340,7 @@ class QueryTracker:
             run.unanswered += 1
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
                 problem = (
-                    "its group stays where it is, since the state of the query cannot be "
-                    f"read: {error}"
+                    f"its group stays where it is, since the query's state cannot be read: {error}"
                 )
                 self._observers.notify(InternalError(where=f"query {run.query}", problem=problem))
             return None

@@ -54,7 +54,7 @@ class TrackerThread:
         self._thread.start()
 
     def put(self, event: QueryEvent) -> None:
-        """Hand over an event; returns at once.
+        """Take an event, and return at once.
 
         A listener may stay registered after `close`, and Spark then calls it for every batch. This
         method drops these batches, and logs the first one.
@@ -82,7 +82,7 @@ class TrackerThread:
             )
 
     def flush(self, deadline: float) -> bool:
-        """Wait until the committer has all durable offsets; return True if it has them.
+        """Wait until the committer has all durable offsets; return True if it has all of them.
 
         Returns False when the monotonic clock passes `deadline`.
         """

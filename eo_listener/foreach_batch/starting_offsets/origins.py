@@ -18,7 +18,7 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
 
 def ledger_origin(ledger: Sink | Sequence[Sink], query: str | None) -> Origin:
-    """Return the offsets up to which a query was applied, from the heads of its sinks.
+    """Return the offsets up to which a query's records were applied, from the heads of its sinks.
 
     The function ignores sources other than Kafka. Raises SinkError if a store cannot be read.
     Raises SettingsError if a store has no heads of the query, or no Kafka offsets, or if the
@@ -52,7 +52,7 @@ def _sink_origin(sink: Sink, query: str) -> Origin:
 
 
 def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
-    """Return the offsets up to which a query was applied, from its heads in one ledger.
+    """Return the offsets up to which a query's records were applied, from its heads in one ledger.
 
     `label` names the sink or the store. Raises SettingsError if no head is of a Kafka source.
     """
@@ -125,8 +125,8 @@ def _refuse_disagreement(first: Sink, before: Origin, sink: Sink, origin: Origin
             f"the ledgers of {first.label} and {sink.label} differ: {tp} is at {expected.get(tp)} "
             f"and at {actual.get(tp)}",
             cause="the last batch reached only one of them before the query ended",
-            fix="Start again from the old checkpoint: it writes that batch to the other "
-            "sink. Or give each sink a query of its own",
+            fix="(1) Start again from the old checkpoint: it writes that batch to the other "
+            "sink. (2) Or give each sink a query of its own",
         )
 
 
@@ -139,6 +139,6 @@ def _refuse_two_topics(first: Sink, before: Origin, sink: Sink, origin: Origin) 
             "recreated topic in one, and to the earlier topic in the other",
             cause="the first batch of the new topic reached only one of them before the query "
             "ended",
-            fix="Start again from the checkpoint of that batch: it writes the batch to the "
-            "other sink. Or give each sink a query of its own",
+            fix="(1) Start again from the checkpoint of that batch: it writes the batch to the "
+            "other sink. (2) Or give each sink a query of its own",
         )

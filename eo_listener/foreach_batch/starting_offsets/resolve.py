@@ -73,12 +73,13 @@ def choose(
     lacks partitions of the origin, counts as recreated; a position that is known to belong to the
     new topic is used nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless
     `recreated` accepts the topic (it never accepts a topic that no longer exists); raises GapError,
-    RegressionError and SettingsError if the policies are to fail.
+    RegressionError and SettingsError if a policy is to fail.
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
     starts: dict[TopicPartition, int] = {}
     current = _of_now(origin, logs)
-    # The origin already has positions in these new topics: missing partitions are of the old ones.
+    # The origin already has positions in these new topics: missing partitions belong to the old
+    # topics.
     current_topics = {tp.topic for tp in current}
     outdated = {tp for tp in _of_older(origin, origin.offsets, logs) if tp.topic in current_topics}
     origin = origin.where(lambda tp: tp in existing or tp not in outdated)
@@ -126,7 +127,7 @@ def choose_for_group(
     out_of_range: Policy,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    """Return the offsets that a group is to get, as `choose` finds them.
+    """Return the offsets to commit to a group, as `choose` finds them.
 
     A group can only hold real offsets, so "earliest" and "latest" mean the current start and end of
     the log. A partition without an offset in the origin stays as it is if the group has an offset

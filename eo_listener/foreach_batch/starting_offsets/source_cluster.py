@@ -23,7 +23,7 @@ _ASSIGN: Final = "assign"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """The topics that a query reads, by name or by a pattern for the whole name; or partitions."""
+    """The topics (by name, or by a pattern for the whole name) or partitions that a query reads."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -33,7 +33,7 @@ class Subscription:
     def parse(
         cls, topics: str | Iterable[str] | None, options: Mapping[str, str]
     ) -> Subscription | None:
-        """Return the subscription of `topics` or `options`; None if neither of them names any.
+        """Return the subscription of `topics` or `options`, or None if neither names a topic.
 
         The keys of `options` are in lower case. Raises SettingsError for a subscription that names
         nothing, or partitions and topics at once.
@@ -138,7 +138,7 @@ class SourceCluster:
         return Origin(label=f"group {group!r}", offsets=offsets)
 
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """Return each partition's first offset since a time; without such a record, the log's end.
+        """Return each partition's first offset since a time, or the log's end if there is none.
 
         Times are in milliseconds since 1970.
         """

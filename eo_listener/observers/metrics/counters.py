@@ -144,7 +144,7 @@ class Sinks:
 
     run_id: str = ""
     applied: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """The next offset to apply, by sink label and partition, if the run has moved the partition."""
+    """The next offset to apply, by sink label, in each partition of the run's applied batches."""
     errors: set[str] = field(default_factory=set)
     """The classes of errors that have a series of their own."""
 

@@ -44,10 +44,11 @@ class OpenTelemetry:
 
     Without `provider`, the class uses the provider that the program has set, or will set. Names,
     labels and values are those of `Prometheus`, without the suffix `_total`, which a collector adds
-    for Prometheus. At most `partitions` partitions have series of their own; the other topics have
-    only sums. The default leaves room below the SDK's limit: it merges all series of a metric
-    beyond 2,000 into one. As an observer, the object returns at once: the exporting thread computes
-    the values. Raises SettingsError for a provider that already has these metrics.
+    for Prometheus. At most `partitions` partitions have series of their own; topics beyond this
+    limit have only sums. The default leaves room below the limit of the SDK, which merges all
+    series of a metric beyond 2,000 into one. As an observer, the object returns at once: the
+    exporting thread computes the values. Raises SettingsError for a provider that already has these
+    metrics.
 
     Source: OpenTelemetry's Metrics API, asynchronous instruments.
     """

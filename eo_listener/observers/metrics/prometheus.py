@@ -31,8 +31,8 @@ class Prometheus(Collector):
 
         OffsetCommitListener(observers=[Prometheus(registry)])
 
-    At most `partitions` partitions have series of their own; the other topics have only sums. As an
-    observer, the object returns at once: it computes the metrics at each scrape.
+    At most `partitions` partitions have series of their own; topics beyond this limit have only
+    sums. As an observer, the object returns at once: it computes the metrics at each scrape.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(slots=True)
 class SeriesBudget:
-    """The number of partitions that may still get series; `beyond` counts those that got none."""
+    """The number of partitions that may still get series; `beyond` counts those without series."""
 
     remaining: int
     beyond: int = 0
@@ -28,7 +28,8 @@ class SeriesBudget:
     def takes(self, partitions: int) -> bool:
         """Return True, and reserve the series, if all partitions of a topic fit.
 
-        Otherwise none is reserved: readers would take some partitions for the whole topic.
+        Otherwise the method reserves no series, since readers would take some partitions for the
+        whole topic.
         """
         if partitions > self.remaining:
             self.beyond += partitions
@@ -42,7 +43,8 @@ def encodable(family: Metric) -> Metric:
 
     Such a character would make the whole scrape fail.
 
-    A name may contain a lone surrogate: Java's strings may, and Python's under a broken locale.
+    A name from Java may contain such a character (a lone surrogate), and so may a name from Python
+    under a broken locale.
     """
     for at, sample in enumerate(family.samples):
         labels = {

@@ -66,9 +66,9 @@ def exposed(numbers: StatusNumbers, *, partitions: int = PARTITIONS) -> bytes:
 
 
 def exposed_audit(audit: AuditNumbers | None) -> bytes:
-    """Return an audit's text for Prometheus. It follows the text of `exposed`.
+    """Return an audit's text for Prometheus, which follows the text of `exposed`.
 
-    Audits have their own interval.
+    The text is separate, because audits have their own interval.
     """
     return _text(audit_families(audit))
 

@@ -138,7 +138,7 @@ class BatchCommit:
         )
 
     def _matched(self, rows: Columns, existing: Columns, location: str) -> tuple[str, ...]:
-        """Return the columns to write; with `new_columns`, first add those that the table lacks."""
+        """Return the columns to write; with `new_columns`, first add missing columns."""
         folded = {name.casefold() for name in existing}
         new = [name for name in rows if name != REASON and name.casefold() not in folded]
         accepted = {*existing, *(new if self._target.new_columns else ())}

@@ -35,9 +35,9 @@ class Doubt(Enum):
 class QueryState(NamedTuple):
     """The state of a query's ledger at some version of the table.
 
-    `number` is the number of the query's last batch. `version` is that of the commit with the valid
-    heads, or None if the query has no heads. If `doubt` is set, the heads cannot be determined,
-    because of the commit of version `doubted`.
+    `number` is the number of the query's last batch. `version` is the version of the commit with
+    the valid heads, or None if the query has no heads. If `doubt` is set, the heads cannot be
+    determined, because of the commit of version `doubted`.
     """
 
     number: int

@@ -86,7 +86,7 @@ class TableLog:
         return self._ledger.states(self.newest)
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason why the batch of `commit` is in doubt, or None if it is not.
+        """Return the reason why the batch of `commit` is in doubt, or None if it is not in doubt.
 
         See `TableLedger.doubt`.
         """
@@ -124,7 +124,7 @@ class Connection:
         return self._target.reference(self._place, self._database)
 
     def session(self) -> SparkSession:
-        """Return the session to use outside of a batch. Raises SettingsError if there is none."""
+        """Return the session to use outside of a batch. Raises SettingsError if none exists."""
         session = delta_log.session_here()
         if session is None:
             raise SettingsError(
@@ -171,10 +171,10 @@ class Connection:
     def log_at(
         self, session: SparkSession, location: str, *, settled: bool = False
     ) -> TableLog | None:
-        """Return the log of the table at `location`, up to its newest commit; None without a table.
+        """Return the log of the table at `location`, or None if there is no table.
 
-        With `settled`, the LogStore first completes a commit that a writer left unfinished. Raises
-        the errors of `log`.
+        The log is read up to its newest commit. With `settled`, the LogStore first completes a
+        commit that a writer left unfinished. Raises the errors of `log`.
         """
         log, self._log = self._log, None
         with _answering(self._label):

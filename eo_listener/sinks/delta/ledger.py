@@ -90,8 +90,8 @@ class TableLedger:
     def _folded(self, version: int, by_version: dict[int, States]) -> States:
         """Go back to a version whose states are known, then forward again, commit by commit.
 
-        `by_version` has the states of versions that earlier calls have passed, and gets the states
-        of this call. Without it, in a series of n RESTOREs, each to the previous one, the method
+        `by_version` has the states of versions from earlier calls, and gets the states of this
+        call. Without `by_version`, in a series of n RESTOREs, each to the previous one, the method
         would read the first 2**n times.
         """
         if version in by_version:
@@ -120,7 +120,7 @@ class TableLedger:
         return states
 
     def _gone(self, version: int, newer: list[Commit]) -> States:
-        """Return the states if the log lacks `version` and those before, but has `newer`."""
+        """Return the states if the log lacks `version` and earlier versions, but has `newer`."""
         shown: set[str] = set()
         for commit in newer:
             shown |= frozenset() if commit.record is None else commit.record.queries
@@ -211,7 +211,7 @@ class TableLedger:
 def _renames(earlier: BatchRecord | None, later: BatchRecord) -> bool:
     """Return True if one record renames a query of the other record.
 
-    Delta compares the number of one id only, so it does not notice that.
+    Delta compares the number of one id only, so it does not detect such a rename.
     """
     if earlier is None or (earlier.renamed is None and later.renamed is None):
         return False

@@ -1,4 +1,4 @@
-"""Reads the ledgers of a Delta table outside a query, in a separate Spark; changes nothing."""
+"""Reads the ledgers of a Delta table outside a query, in a Spark session of its own; read-only."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FORMAT: Final = "format-version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """How to create a missing table; `create` is False if the sink must not create the table."""
+    """The settings for a missing table; `create` is False if the sink must not create the table."""
 
     create: bool
     partition_by: tuple[str, ...]

@@ -61,7 +61,7 @@ logger = logging.getLogger("eo_listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersOfBatch:
-    """The place of a batch's dead letters: a branch of a table, and their number in its ledger.
+    """The place of a batch's dead letters: a branch of a table, and a number in the table's ledger.
 
     `owner` is the name of the query in that ledger.
     """

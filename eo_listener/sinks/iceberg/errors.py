@@ -81,7 +81,7 @@ def refused_alone(error: ThrownError, label: str) -> SinkError:
         f"{label} refuses the commit of a batch ({in_short(error)})",
         cause="no other program has changed the table in the meantime, so a retry would be refused "
         "again",
-        fix="Read the whole error in Spark's log; nothing was written",
+        fix="Nothing was written. Read the whole error in Spark's log",
     )
 
 
@@ -100,13 +100,13 @@ def translated(error: ThrownError, label: str) -> SinkError | SettingsError:
         return SinkError(
             f"{label}: several rows of the batch match one row of the table",
             cause="the columns of keys= are compared differently in a MERGE than within the batch",
-            fix="Use keys of simple types, such as numbers and strings; nothing was written",
+            fix="Nothing was written. Use keys of simple types, such as numbers and strings",
         )
     if error.says(*_NULL):
         return SinkError(
             f"{label}: a row has a null in a column that the table requires (NOT NULL)",
-            fix="Replace the null or filter the row in the transform, or collect such rows with "
-            'dead_letters="..."; nothing was written',
+            fix="Nothing was written. Replace the null or filter out the row in the transform, or "
+            'pass dead_letters="..." to collect such rows',
         )
     if error.is_any(_ABSENT_TABLE) or error.says(_ANOTHER):
         return table_dropped(label, text)

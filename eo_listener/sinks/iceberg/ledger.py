@@ -156,7 +156,7 @@ class PublishedLedgers:
     def leads_to(self, table: Snapshots, branch: str) -> bool:
         """Return True if main can be fast-forwarded to `branch`, or if that is unknown.
 
-        It is unknown if snapshots between them have expired.
+        That is unknown if snapshots between main and the branch's head have expired.
         """
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]
@@ -263,7 +263,7 @@ class PublishedLedgers:
         *,
         accept_expired: bool,
     ) -> Snapshot | None:
-        """Return the branch head that main has before `oldest`, whose parent is unknown."""
+        """Return the branch head that precedes main's snapshot `oldest`, whose parent is lost."""
         if not _may_be_behind(heads, oldest):
             return None
         # Format 1 has no sequence numbers: all are 0, and only files can prove that main has the

@@ -1,4 +1,4 @@
-"""Reads the ledgers of an Iceberg table outside a query, in a separate Spark; changes nothing."""
+"""Reads the ledgers of an Iceberg table outside a query, in its own Spark session; read-only."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def maintain_iceberg(
     the active session, or the first session of the process if only that session has the catalog;
     the session needs Iceberg's SQL extensions.
 
-    Raises SettingsError, and SinkError if a procedure fails; earlier steps are then done.
+    Raises SettingsError, and SinkError if a procedure fails; the earlier steps are then complete.
     """
     for setting, age, shortest in (
         ("expire_after", expire_after, timedelta(0)),

@@ -149,7 +149,7 @@ class IcebergSink:
         return LedgerPlace(address=f"iceberg:{self.key}", note=ITS_CATALOG)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Publish pending dead letters, then return the heads of `query`; empty without a table."""
+        """Publish pending dead letters, then return the heads of `query`, if there is a table."""
         with translating(self.label):
             table = self._find()
             self._uuid = None if table is None else table.uuid

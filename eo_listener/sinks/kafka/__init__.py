@@ -37,8 +37,8 @@ Without transactions:
 - The producer of the ledger's records stops at the first record that it cannot deliver
   (`enable.gapless.guarantee`): otherwise the record of a begun batch could hide that earlier heads
   are missing.
-- The sink does not keep a task's producer for the next batch, because a killed task may go on. So
-  each batch leaves a producer id for each partition on the brokers, for
+- The sink does not keep a task's producer for the next batch, because a killed task may continue.
+  So each batch leaves a producer id for each partition on the brokers, for
   `producer.id.expiration.ms`.
 - The identity of a row without a key chooses its partition. Kafka's own choice would differ each
   time, so rows that a replay adds could come before existing rows, and the order of rows would

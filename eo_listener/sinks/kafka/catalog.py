@@ -51,7 +51,7 @@ class Targets:
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The ids of the topics that have one, by the name of the topic."""
+        """The ids of the topics that have an id, by topic name."""
         return {name: target.id for name, target in self.topics.items() if target.id is not None}
 
     def refuse_recreated(self, written_to: Mapping[str, str], entry: Entry, *, label: str) -> None:

@@ -141,7 +141,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
     """Return the client through which the tasks of the session of `frame` join a transaction.
 
     `properties` are those of a producer, in Java's names. Raises SettingsError if tasks of this
-    session cannot write. Does not check if kafka-clients can join: `missing_members` does.
+    session cannot write. Does not check if kafka-clients can join: `missing_members` checks that.
     """
     if is_connect(frame):
         raise SettingsError(

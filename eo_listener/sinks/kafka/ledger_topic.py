@@ -53,9 +53,9 @@ class LedgerTopic:
 
         If `fenced` is True, the caller has fenced all other producers of the query, or writes
         without transactions, so no transaction of the query should be open. If it is False, a
-        transaction of the query that stays open counts as not committed; should it be committed
-        later, the comparison after the fencing finds that. Raises SinkLockedError if a transaction
-        of another query stays open; with `fenced`, if any transaction does.
+        transaction of the query that stays open counts as not committed; if it is committed later,
+        the comparison after the fencing detects that. Raises SinkLockedError if a transaction of
+        another query stays open; with `fenced`, if any transaction stays open.
         """
         concerns = ledger.concerns(self._sink, query)
         self.records = self._read(concerns, explain, tolerates_own=not fenced)

@@ -59,7 +59,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The records that were read: the places of the batch's rows by identity, and all others."""
+    """The records that were read: the places of the batch's rows, and findings about the others.
+
+    `rows` has the partition and offset of each row, by the row's identity.
+    """
 
     rows: Mapping[str, tuple[TopicPartition, int]]
     findings: Findings
@@ -73,7 +76,7 @@ def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tai
     rows: dict[str, tuple[TopicPartition, int]] = {}
     findings = Findings()
     for tp, offset, identity in records:
-        here = OffsetRange(offset, offset + 1)  # no other line adds one to an offset
+        here = OffsetRange(offset, offset + 1)  # the range of this record
         if identity is None or identity.writer != writer:
             findings.add(Unexpected.FOREIGN, tp, here)
         elif identity.batch != batch:

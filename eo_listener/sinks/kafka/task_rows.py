@@ -239,7 +239,7 @@ class TaskRows:
 
 
 def identities(frame: Any, names: Sequence[str]) -> Any:
-    """Return the DataFrame `frame` with only the columns `names`, those of the identity."""
+    """Return the DataFrame `frame` with only the columns `names`, which are the identity."""
     return frame.select(*map(quoted, names))
 
 

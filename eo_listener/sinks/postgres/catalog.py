@@ -157,7 +157,7 @@ def columns(link: Connection, schema: str | None, table: str) -> dict[str, Exist
 def check_durable(
     link: Connection, schema: str | None, table: str, not_durable: str | None
 ) -> None:
-    """Raise SettingsError if `not_durable` names a table, which then could lose its rows."""
+    """Raise SettingsError if `not_durable` names a table that could lose its rows."""
     if not_durable is not None:
         name = identifier(schema, table).as_string(link)
         raise SettingsError(

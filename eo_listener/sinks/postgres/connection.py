@@ -175,7 +175,7 @@ def limit(link: Connection, access: ConnectionSettings) -> None:
 
 
 def usable(link: Connection | None) -> bool:
-    """Return True if a kept connection seems usable; it may be lost without a sign."""
+    """Return True if a kept connection seems usable; the client may not have noticed its loss."""
     return (
         link is not None
         and not link.closed

@@ -91,7 +91,7 @@ def prove(
     except psycopg.Error as error:
         if lost(error):
             raise
-        return Proved(executors=f"cannot read their privileges: {reason(error)}")
+        return Proved(executors=f"cannot read the privileges of the role: {reason(error)}")
     obstacle = Obstacle(few, passing=True) if few is not None else None
     if obstacle is None:
         obstacle = _probe_executors(session, writer, driver, wanted)

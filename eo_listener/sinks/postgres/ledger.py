@@ -288,7 +288,7 @@ class Ledger:
     def _statement(self, text: str, *values: Any) -> Statement:
         """Return one statement for all partitions, with an array for each column.
 
-        A statement for each partition would cost a round trip each.
+        One statement for each partition would cost one round trip for each.
         """
         names = {"heads": self._sql().table(HEADS), "history": self._sql().table(HISTORY)}
         return Statement(

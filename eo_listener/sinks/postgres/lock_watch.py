@@ -45,7 +45,7 @@ WHERE pid = %s AND backend_start = %s AND application_name = %s
 
 
 class Blocker(NamedTuple):
-    """A backend that another one waits for; `holds` is True if it waits for no lock itself."""
+    """A backend that the batch waits for; `holds` is True if it waits for no lock itself."""
 
     pid: int
     application: str | None

@@ -196,7 +196,7 @@ class Merge:
         return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.target.keys)
 
     def _ranks(self, *also: str) -> str:
-        """Return a query for the ctid of each staged row, its place in its key, and its `eo_tie`.
+        """Return a query for each staged row's ctid, its place in its key, and whether it is tied.
 
         `also` are further columns of the result.
         """
@@ -220,8 +220,8 @@ class Merge:
         """If the target wrote fewer rows than it got, find out why.
 
         Raises SettingsError if a row is neither older nor newer than the table's row of its key,
-        and SinkError if the table did not accept a row. It is no error if the table already has a
-        row of that key that is not older: a trigger may skip the update
+        and SinkError if the table did not accept a row. It is not an error if the table already has
+        a row of that key that is not older: a trigger may skip the update
         (suppress_redundant_updates_trigger). The values of the table's row may differ from the
         batch's, since a trigger may change values too.
         """

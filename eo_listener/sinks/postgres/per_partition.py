@@ -97,7 +97,7 @@ class Partitions:
     at_most: int | None
 
     def write(self, link: Connection, rows: Rows, entry: Entry) -> Applied:
-        """Have tasks write the partitions of `entry` that they read; move the other heads here."""
+        """Have tasks write the partitions of `entry` that they read; move other heads on `link`."""
         read = of_each_task(self.ranges, entry)
         tasks = {number: replace(entry, moves={tp: entry.moves[tp]}) for number, tp in read.items()}
         work = PartitionTask(writer=self.writer, layout=rows.layout, entries=tasks)

@@ -167,7 +167,7 @@ class PostgresSink:
         return LedgerPlace(address=access.address(), schema=access.schema, is_known=access.is_known)
 
     def applied(self, query: str) -> Mapping[TopicPartition, Head]:
-        """Read the heads of `query`; after a COMMIT without answer, first wait for its end."""
+        """Read the heads of `query`; first wait for the end of a COMMIT that got no answer."""
         return self._ask_ledger(query, self._heads)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:

@@ -1,4 +1,4 @@
-"""Maps Spark types to PostgreSQL types, and to the encoding of values, in Spark or COPY."""
+"""Maps Spark types to PostgreSQL types, and to the way in which Spark or COPY encodes values."""
 
 from __future__ import annotations
 

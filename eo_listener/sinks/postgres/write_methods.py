@@ -88,7 +88,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """The obstacles to the write methods, known before a batch needs them; None if there is none.
+    """The obstacles to the write methods, known before a batch needs them; None means no obstacle.
 
     `executors` prevents both methods of the executors, and is temporary if `passing`; `staging`
     prevents the staging table.

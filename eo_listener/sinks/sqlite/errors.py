@@ -202,8 +202,9 @@ def explain_commit(
             f"{path} did not accept the batch: {refusal_reason(error).redacted} at COMMIT",
             cause="a deferred foreign key (DEFERRABLE INITIALLY DEFERRED) is violated, and "
             "SQLite then does not name the row; nothing of the batch was written",
-            fix="Insert the missing parent rows and restart the query; or declare the key without "
-            "DEFERRABLE, so that dead_letters= takes such rows; or pass foreign_keys=False",
+            fix="(1) Insert the missing parent rows and restart the query, (2) declare the key "
+            "without DEFERRABLE, so that dead_letters= takes such rows, or (3) pass "
+            "foreign_keys=False",
         )
     if rolled_back and (is_busy(error) or "is full" in str(error)):
         return explain(error, path, waited=waited)

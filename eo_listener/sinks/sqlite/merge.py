@@ -63,7 +63,7 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """Return the upsert of `columns` into `table`; `existing` has its columns and their types.
+        """Return the upsert of `columns` into `table`; `existing` has its columns with their types.
 
         Raises SettingsError if the table would order versions differently from Spark.
         """

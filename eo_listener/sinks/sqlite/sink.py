@@ -44,8 +44,8 @@ _LETTERS: Final = 1000  # how many dead letters are in memory at once
 class Writing:
     """Writes the rows of one batch into `table`, and counts the rows written.
 
-    A statement that SQLite refuses changes nothing, and the statements before it stay: each is a
-    savepoint of its own. So the rows go in as one stream, which continues after a refused row.
+    A statement that SQLite refuses changes nothing, and the statements before it stay in effect:
+    each is its own savepoint. So the rows go in as one stream, which continues after a refused row.
     """
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:

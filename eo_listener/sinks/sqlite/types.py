@@ -22,7 +22,7 @@ _AFFINITIES: Final = (  # in this order: a POINT is an INTEGER
 
 
 def declared(kind: pa.DataType) -> str:
-    """Return a declared type for a column; it changes no value of `kind`."""
+    """Return a type to declare for a column, with which SQLite keeps values of `kind` unchanged."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):

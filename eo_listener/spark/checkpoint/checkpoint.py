@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """The numbers of the batches whose files exist, in order; Spark deletes old files."""
+    """The numbers of the batches whose files still exist, in order."""
 
     planned: tuple[int, ...]
     committed: tuple[int, ...]
@@ -96,7 +96,7 @@ class Checkpoint:
         )
 
     def plan_id(self, batch: int) -> str:
-        """Return a digest of a batch's plan, which differs for every other plan of the batch."""
+        """Return a digest of a batch's plan; another plan of the same batch has another digest."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
@@ -127,8 +127,8 @@ class Checkpoint:
     def initial(self, source: int | str) -> Offsets | None:
         """Return the offsets at which a Kafka source began, or None if the checkpoint lacks them.
 
-        `source` is the index of the source among the distinct sources, as in a progress event.
-        Continuous processing, and sources that are not Kafka, do not record these offsets.
+        `source` is the index of the source among the distinct sources, as in a progress event. The
+        checkpoint lacks these offsets for continuous processing, and for sources other than Kafka.
         """
         try:
             return self._parse(f"sources/{source}/0", log_files.parse_initial_offsets)
@@ -171,7 +171,7 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return the number of the query's sources, from its folders and another batch."""
+        """Return the number of the query's sources, by the folders and another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]
@@ -227,7 +227,7 @@ _CHECKSUM_MARK = b"crc\0"
 
 
 def matches_checksum(content: bytes, checksum: bytes) -> bool:
-    """Return True if `content` matches `checksum`, or if that does not have Hadoop's format.
+    """Return True if `content` matches `checksum`, or if `checksum` is not in Hadoop's format.
 
     Source: org.apache.hadoop.fs.ChecksumFileSystem: `crc`, a zero byte, the size of a chunk as
     four bytes, then the CRC-32 of each chunk.

@@ -74,8 +74,8 @@ class _Findings:
 def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> CheckpointContents:
     """Read a checkpoint, with the offsets of its newest committed batch, or of `batch`.
 
-    An unusable file is a finding. Raises StorageError, and CheckpointError if `batch` has no usable
-    file.
+    The result reports unusable files as findings. Raises StorageError, and CheckpointError if
+    `batch` has no usable file.
     """
     findings = _Findings()
     query_id = findings.read(checkpoint.query_id)

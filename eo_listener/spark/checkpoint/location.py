@@ -1,4 +1,4 @@
-"""The location of a checkpoint; reads its files through fsspec and writes nothing."""
+"""Reads the files of a checkpoint, on any storage, through fsspec; writes nothing."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def has_scheme(url: str) -> bool:
 
 
 def _translate(url: str) -> tuple[str, str]:
-    """Return the scheme as fsspec names it, and the URL with that scheme."""
+    """Return fsspec's name of the scheme, and the URL with that scheme."""
     match = _URL.fullmatch(url)
     if match is None:
         return "file", url

@@ -1,4 +1,4 @@
-"""Reads the plan of the running batch from a checkpoint, if the query itself cannot be asked.
+"""Reads the running batch's plan from a checkpoint, for a query that cannot be asked.
 
 Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before batch N is
 done.
@@ -42,8 +42,8 @@ class CheckpointPlans:
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:  # noqa: ARG002  # the protocol's
         """Read the plan of a batch.
 
-        Raises SettingsError if the query is writing a different batch, StorageError,
-        CheckpointError if a file is missing or invalid, and the errors of `read_logs`.
+        Raises SettingsError if the query is writing a different batch, CheckpointError if a file is
+        missing or invalid, StorageError, and the errors of `read_logs`.
         """
         self._check_batch(batch_id)
         plan = planned_batch(self._checkpoint, batch_id, self._run_id)

@@ -12,8 +12,8 @@ Calls into the JVM:
 
 Events:
 
-- `event.json()` is public for all four events from Spark 3.5 to 4.2. The text of a progress
-  event wraps the progress in `{"progress":...}`, which `unwrapped` cuts off as text.
+- `event.json()` is public for all four events from Spark 3.5 to 4.2. The text of a progress event
+  wraps the progress in `{"progress":...}`, which `unwrapped` removes from the text.
 - One event keeps Spark's listener thread busy for about 0.5 ms, but for about 100 ms with pyspark's
   own Python listener (2 busy cores, 3.5.7 to 4.2.0).
 - No exception leaves a callback. In the JVM an exception would write a stack trace to Spark's log
@@ -25,6 +25,6 @@ Queries:
   lazy value that the query's own thread must compute. `LiveQueries` holds started queries until
   their end is processed, because Spark's object of a query answers even after the query's end.
 - Without the shim, `options_by_reflection` and `by_reflection` take the same steps over py4j. Tests
-  compare both ways for every kind of query, and for every way in which a query can advance between
-  two calls. Reading a position takes 3 round trips with the shim, and 30 to 70 without it.
+  compare both ways for every kind of query, and for every step that a query can take between two
+  calls. Reading a position takes 3 round trips with the shim, and 30 to 70 without it.
 """

@@ -21,7 +21,7 @@ FAILURES = (Py4JError, PySparkException, OSError)
 
 @contextmanager
 def asking(task: str) -> Iterator[None]:
-    """Raise JvmError for any error of py4j in the block; `task` is an infinitive, "read ..."."""
+    """Raise JvmError for any error of py4j in the block. `task` is a phrase such as "read ..."."""
     try:
         yield
     except Py4JJavaError as error:
@@ -83,7 +83,7 @@ class Thrown:
 
 
 def thrown(error: BaseException) -> tuple[Thrown, ...]:
-    """Return the Java exception that `error` wraps, then its cause, that cause's cause, and so on.
+    """Return the Java exception that `error` wraps, its cause, that cause's own cause, and so on.
 
     The result is empty if `error` wraps no Java exception, or if the JVM has gone.
     """

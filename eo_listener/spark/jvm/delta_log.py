@@ -32,7 +32,7 @@ _BYTES: Final = "org.apache.commons.io.IOUtils"
 _LOGS: Final = "org.apache.spark.sql.delta.DeltaLog"
 
 LOG_STORE: Final = "delta.logStore."
-"""The prefix of settings that name a LogStore, with or without `spark.` before it."""
+"""The prefix of settings that name a LogStore; a setting may have `spark.` before the prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def current_database(session: SparkSession) -> str:
 
 
 def library_version(session: SparkSession) -> str | None:
-    """Return the version of Delta Lake that the JVM has loaded, or None without Delta Lake.
+    """Return the version of the JVM's Delta Lake, or None if the JVM has no Delta Lake.
 
     Raises JvmError.
     """
@@ -101,9 +101,9 @@ def library_version(session: SparkSession) -> str | None:
 
 
 def has_extension(session: SparkSession) -> bool:
-    """Return True if the session reads SQL with Delta's parser.
+    """Return True if the session parses SQL with Delta's parser.
 
-    False can also mean that the session adds another extension after Delta's. Raises JvmError.
+    False may also mean that the session has another extension after Delta's. Raises JvmError.
     """
     with asking("find its SQL parser"):
         parser = _java(session).sessionState().sqlParser().getClass().getName()
@@ -176,7 +176,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 
 
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
-    """Return the table's `txnVersion` of each `txnAppId` that begins with `prefix`.
+    """Return the table's `txnVersion` by `txnAppId`, for ids that begin with `prefix`.
 
     For this Delta must build its state, which takes seconds for a large table. Raises JvmError.
     """
@@ -210,7 +210,7 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """Return a value that changes if a commit's file is replaced, or None if no file exists."""
+        """Return a value that changes when a commit's file is replaced, or None without a file."""
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
@@ -218,7 +218,7 @@ class DeltaLogFiles:
     def lines(self, version: int) -> Iterator[str] | None:
         """Return the actions of a commit, each as a JSON text, or None if there is no commit.
 
-        The iterator reads the file only as far as the caller iterates.
+        The iterator reads only the part of the file that the caller needs.
         """
         with asking("find a commit of a Delta table"):
             status = self._status(version)
@@ -264,7 +264,7 @@ def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
 
 
 def _class(session: SparkSession, name: str) -> Any:
-    """Return a Java class in one round trip; `jvm.org.apache...` takes one for each package."""
+    """Return a Java class in one round trip; `jvm.org.apache...` needs one for each package."""
     return class_of(_jvm(session), name)
 
 

@@ -58,7 +58,7 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries, and hold no new ones, as a listener may still get events."""
+        """Release all queries, and hold no more, even if the listener still gets events."""
         self._closed = True
         self._queries.clear()
 
@@ -159,7 +159,7 @@ def _wait(context: Any, timeout: float, drained: list[bool]) -> None:
 
 
 class Driver:
-    """Delivers Spark's events, answers for running queries, and calls the shim."""
+    """Delivers Spark's events, reads running queries, and calls the shim."""
 
     def __init__(self) -> None:
         self.queries = LiveQueries()

@@ -117,7 +117,7 @@ def wrap(
 
 
 def _contained(method: Callable[[_Callback, Any], None]) -> Callable[[_Callback, Any], None]:
-    """Keep exceptions of `method` in Python, and log one for each method and type.
+    """Keep exceptions of `method` in Python, and log only the first of each type.
 
     In the JVM, an exception would become a stack trace in Spark's log for every event, on the
     thread that all listeners share, and for `onQueryStarted` on the query's thread.
@@ -184,7 +184,7 @@ class _Callback:
         self._receiver.ended(json.loads(event.json())["runId"])
 
     def failed(self, method: str, error: Exception) -> None:
-        """Log an exception that must not reach the JVM, one for each method and type."""
+        """Log an exception that must not reach the JVM, only the first of each method and type."""
         kind = (method, type(error))
         if kind not in self._logged:
             self._logged.add(kind)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 FILES: Final = 5000
 """The most files to read in a search. Each has all snapshots that the table had at its time."""
 _SOME: Final = 500
-"""The number of files after which a search logs a line. On an object store they take a minute."""
+"""The number of files after which a search logs a line; on an object store this takes a minute."""
 _TOLERANCE: Final = 60_000
 """The milliseconds by which a file may be older than the previous file, as Iceberg allows."""
 
@@ -49,7 +49,7 @@ class MetadataLog:
         self.search = MetadataSearch()
 
     def snapshot(self, snapshot_id: int, *, child: int, committed: int) -> Any:
-        """Return Java's snapshot, or None if no remaining file has it. Raises what Java throws.
+        """Return Java's snapshot, or None if no file has it. Raises the errors of Java.
 
         `child` is a snapshot that was made from the snapshot to find, and `committed` the time of
         `child` in ms.
@@ -61,7 +61,10 @@ class MetadataLog:
         return None
 
     def _likely(self, child: int, committed: int) -> Iterator[Any]:
-        """Yield metadata that may have the snapshot before `child`, the likeliest first."""
+        """Yield metadata that may have the snapshot from which `child` was made.
+
+        The likeliest comes first.
+        """
         yield self._at
         if self._whole is None:
             self._entries = _entries(self._newest)
@@ -86,7 +89,7 @@ class MetadataLog:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
-        """Return the index of the first file since `committed`, and the latest time to search.
+        """Return the index of the first file since `committed`, and the latest time for a search.
 
         A file has the time of its last snapshot. If a transaction made several snapshots, the other
         snapshots have different times, and then the clocks of other writers matter too.

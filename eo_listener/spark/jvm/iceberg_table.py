@@ -21,7 +21,7 @@ _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
 """The age in ms at which a branch expires: never, whatever history.expire.max-ref-age-ms is."""
 _KEPT: Final = 100
-"""The number of snapshots of a branch that do not expire while a batch writes it."""
+"""The number of a branch's snapshots that do not expire while a batch writes the branch."""
 
 
 class TableSettings(NamedTuple):
@@ -174,7 +174,7 @@ class IcebergTable:
             )
 
     def has_property(self, name: str) -> bool:
-        """Return True if a property of the table is true; a missing property counts as false."""
+        """Return True if the property `name` of the table is true; a missing property is false."""
         with java_errors():
             return bool(self._metadata.propertyAsBoolean(name, False))
 
@@ -349,7 +349,7 @@ class IcebergTable:
         self._commit(transaction)
 
     def _commit(self, transaction: Any) -> None:
-        """Commit the transaction once. Iceberg refuses it if the table has changed since.
+        """Commit the transaction, once: Iceberg refuses it if the table has changed since.
 
         `commitTransaction` would retry: if its first commit succeeded and the answer was lost, it
         takes that commit for another writer's, and deletes files of the committed snapshots.
@@ -444,7 +444,7 @@ class ChangedFiles(NamedTuple):
 
 
 def holds(changed: ChangedFiles, moves: Iterable[ChangedFiles], util: Any) -> bool:
-    """Return True if `changed` can be repeated after `moves`, which changed no row."""
+    """Return True if the changes `changed` can be repeated after `moves`, which changed no row."""
     needed = changed.needed(util)
     changes = bool(changed.removed) or changed.with_deletes
     for move in moves:

@@ -224,7 +224,7 @@ class LivePlans:
 
 
 def _recorded_starts(run: _Run) -> int:
-    """Count the Kafka sources for which the checkpoint has `sources/<source>/0`.
+    """Return the number of Kafka sources for which the checkpoint has `sources/<source>/0`.
 
     If that file is missing, the caller must not ask Spark for the start: Spark would take the
     current offsets, and record them. Sources other than Kafka keep their own data in this folder.
@@ -260,7 +260,7 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
 
 
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
-    """Yield the running queries, first the query that the thread names, if any.
+    """Yield the running queries. If the thread names a query, that query comes first.
 
     A thread names a query if pyspark pins Python's threads to Java's.
     """

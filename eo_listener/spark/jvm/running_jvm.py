@@ -22,7 +22,7 @@ ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
 def is_running() -> bool:
-    """Return True if this process has a JVM: of a session, live or stopped, or of spark-submit."""
+    """Return True if this process has a JVM, from a session (even if stopped) or spark-submit."""
     return SparkContext._gateway is not None or under_submit()  # noqa: SLF001 - no public way to it
 
 

@@ -51,7 +51,7 @@ class RunningQuery:
         return int(self.execution.currentBatchId())
 
     def has_ended(self) -> bool:
-        """Return True if the run has ended, or cannot continue. Raises JvmError.
+        """Return True if the run has ended, or its SparkContext has stopped. Raises JvmError.
 
         After the SparkContext has stopped, an idle query stays active for a while. Then no event
         reports the query's end, since Spark's event bus has stopped too.

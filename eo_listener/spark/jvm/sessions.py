@@ -20,7 +20,7 @@ from eo_listener.spark.jvm.calls import FAILURES, asking
 from eo_listener.spark.jvm.running_jvm import class_of
 
 _NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
-"""The class of Spark 4 comes first; Spark 3.5 has only the second."""
+"""The names of Spark's session class. Spark 4 has the first class, Spark 3.5 only the second."""
 
 
 class _Thread(threading.local):

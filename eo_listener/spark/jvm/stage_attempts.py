@@ -40,7 +40,7 @@ _SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
 
 
 def has_shuffle(frame: Any) -> bool:
-    """Return True if `frame`, a DataFrame, is computed with a shuffle. Raises the errors of py4j.
+    """Return True if Spark shuffles rows to compute `frame`. Raises the errors of py4j.
 
     A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
     """
@@ -115,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Leave out the jobs so far, which a sink has run over rows that were computed already."""
+        """Leave out the jobs until now, which a sink has run over rows computed before."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
@@ -138,7 +138,7 @@ def _run_empty_job(session: SparkSession) -> None:
 
 
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
-    """Return the jobs with `tag`, once the store has their ends, and so all their stages."""
+    """Return the jobs with `tag`, after the store has recorded their ends, and so their stages."""
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()
     deadline = time.monotonic() + _TIMEOUT

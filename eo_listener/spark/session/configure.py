@@ -92,7 +92,7 @@ def configure(
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """The settings in the places in which spark-submit looks, in its order."""
+    """The settings from all places in which spark-submit looks, in its order."""
 
     arguments: SubmitArguments
     options: dict[str, Any]  # the builder's own options, changed in place
@@ -106,7 +106,7 @@ class Settings:
         return value if value is not None else self.defaults.get(key)
 
     def items(self, key: str) -> list[str]:
-        """Return the value that spark-submit would use, as a list."""
+        """Return the value that spark-submit would use, split at commas."""
         return [item.strip() for item in (self.get(key) or "").split(",") if item.strip()]
 
     def add(self, key: str, new: list[str]) -> None:
@@ -309,7 +309,7 @@ _TITLES: Final = {
 def too_late(
     spark: Installation, missing: Collection[str], *, submitted: bool
 ) -> JvmAlreadyRunningError:
-    """Return the error that names the parts that the running JVM lacks, and a command with them."""
+    """Return the error that names the JVM's missing parts, and a command that adds them."""
     lacking = " and ".join(title for part, title in _TITLES.items() if part in missing)
     libraries = {"connector": lambda _: spark.connector, "delta": _delta_of, "iceberg": _iceberg_of}
     packages = [coordinates(spark) for part, coordinates in libraries.items() if part in missing]

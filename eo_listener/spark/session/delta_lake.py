@@ -1,4 +1,4 @@
-"""The release of Delta Lake that fits each Spark version, and the settings that a session needs."""
+"""Knows the release of Delta Lake that fits each Spark version, and the settings for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fits(delta: str, spark: str) -> bool:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return the Spark and Scala that the Delta Lake `runtime` is made for; None if it fits.
+    """Return the versions for which the Delta Lake `runtime` is made, or None if it fits.
 
     Also returns None if the name `runtime` does not show the versions.
     """

@@ -1,4 +1,4 @@
-"""The Iceberg runtime that fits each Spark version, and the extension that Iceberg's SQL needs."""
+"""Knows the Iceberg runtime that fits each Spark version, and the extension for Iceberg's SQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def coordinates(spark: str, scala: str) -> str | None:
 
 
 def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return the Spark and Scala that `runtime` is made for, or None if it fits this Spark.
+    """Return the versions for which `runtime` is made, or None if it fits this Spark.
 
     `runtime` is the name of a file, or Maven coordinates. Also returns None if `runtime` does not
     show the versions.

@@ -130,7 +130,7 @@ class LocalSpark:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Return False for py4j's log record of a call that Ctrl-C interrupted.
+    """Return False for py4j's log record about a call that Ctrl-C interrupted.
 
     That record has a traceback. If a call fails for any other reason, py4j also raises an error.
     """
@@ -183,7 +183,7 @@ def _own_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bytes]]:
-    """Yield a function that returns all signals that have arrived, whatever their handlers do."""
+    """Yield a function that returns all arrived signals, even those that a handler ignored."""
     read, written = socket.socketpair()
     with read, written:
         for end in (read, written):

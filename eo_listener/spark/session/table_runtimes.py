@@ -14,7 +14,7 @@ from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
 
 def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
-    """Return the facts about `kind` of table, from this Spark, `options` and spark-defaults.conf.
+    """Return the facts for tables of `kind`, from this Spark, `options` and spark-defaults.conf.
 
     Raises SettingsError if there is no Spark.
     """
