@@ -178,24 +178,29 @@ class _GroupCheck:
         own = None if checkpoint is None else checkpoint.query_id
         if checkpoint is None or own is None or checkpoint.damaged:
             return
-        unread = {
-            tp: OffsetRange(self._group.after[tp].offset, start)
-            for tp, start in checkpoint.began.items()
-            if tp in self._group.after and self._group.after[tp].offset < start
-            if tp not in self._incomparable
-            if (writer := self._group.writer(tp)) is None or not own.startswith(writer.query_id)
-        }
+        unread = {}
+        for tp, start in checkpoint.began.items():
+            at, writer = self._group.after.get(tp), self._group.writer(tp)
+            is_own = writer is not None and writer.query_id and own.startswith(writer.query_id)
+            if at is None or is_own or tp in self._incomparable:
+                continue
+            offset = max(at.offset, self._applied.get(tp, 0), self._log_start(tp))
+            if offset < start and tp.topic not in self._positions.uncommitted:
+                unread[tp] = OffsetRange(offset, start)
         if unread:
             group = self._group.name
+            again = (
+                "read them with a batch query (spark.read, with startingOffsets and endingOffsets)"
+                if any(checkpoint.done.get(tp, at.start) > at.until for tp, at in unread.items())
+                else f"stop the query, then {self._advice.begin_from_group(group)}"
+            )
             yield PositionFindingKind.NEVER_READ.finding(
                 self.about,
-                f"another program has committed up to the first of these offsets, and the query "
-                f"began to read at the last: {listed(unread)}; {size(unread.values()):,} records "
-                "were not read",
+                "the query began to read beyond the offsets that another program has committed: "
+                f"{size(unread.values()):,} records between were not read: {listed(unread)}",
                 cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
                 "are not the group's offsets; or the group is not this query's",
-                fix=f"check that {group} is the query's group; if it is, stop the query, then "
-                f"{self._advice.begin_from_group(group)}",
+                fix=f"check that {group} is the query's group; if it is, {again}",
                 ranges=single(unread),
             )
 
@@ -204,15 +209,27 @@ class _GroupCheck:
         topics = {tp.topic for tp in self._done}
         writers = [self._group.writer(tp) for tp in self._group.after if tp.topic in topics]
         if writers and not any(writers):
+            at = {tp: self._group.after[tp].offset for tp in self._done if tp in self._group.after}
+            other = {
+                tp: OffsetRange(*sorted((offset, self._done[tp])))
+                for tp, offset in at.items()
+                if offset != self._done[tp]
+            }
+            differ = f", and differ from the query's: {listed(other)}" if other else ""
             yield PositionFindingKind.GROUP_FOREIGN.finding(
                 self.about,
-                "no query has committed to it: its offsets are those of another program",
+                "no query has committed to it: its offsets are those of another program" + differ,
                 cause="the name is wrong: this is the group of a consumer; or the group was "
                 "changed with Kafka's own tool after the query's last commit",
                 fix="check that -g names the query's group; if it does, the query's next commit "
                 "goes to it, unless the group is ahead of the query",
                 severity=Severity.PROBLEM,
+                ranges=single(other),
             )
+
+    def _log_start(self, tp: TopicPartition) -> int:
+        source = self._positions.source
+        return source.logs[tp].start if source is not None and tp in source.logs else 0
 
     def _writers(self) -> Findings:
         topics = {tp.topic for tp in self._done}

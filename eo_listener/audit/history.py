@@ -89,18 +89,16 @@ def read_history(
 
 
 def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
-    """Compare the end of a partition's history with its head: one transaction moves both.
+    """Add the offsets between the end of a partition's history and its head.
 
-    A ledger in a topic has a history of repairs, and none of batches.
+    One transaction moves both, but the history is read later, so it may be ahead. If its last entry
+    is one that a sink never prunes, later entries may be pruned; a ledger in a topic has only such.
     """
-    if newest.verdict not in (BatchVerdict.FIRST.value, BatchVerdict.NEXT.value):
-        return
-    tp, reached = newest.partition, newest.head.range.until
-    until = reached if head is None else head.range.until
-    if until > reached:
-        facts.missing.setdefault(tp, []).append(OffsetRange(reached, until))
-    elif until < reached:
-        facts.repeated.setdefault(tp, []).append(OffsetRange(until, reached))
+    reached = newest.head.range.until
+    if head is not None and head.range.until > reached and not _is_kept(newest):
+        facts.missing.setdefault(newest.partition, []).append(
+            OffsetRange(reached, head.range.until)
+        )
 
 
 def _compare(facts: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:

@@ -26,7 +26,6 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import misplaced
 from eo_listener.batch_guard.errors import not_written
-from eo_listener.batch_guard.judge import Judgement
 from eo_listener.errors import (
     GapError,
     GuardError,
@@ -36,6 +35,7 @@ from eo_listener.errors import (
     few,
     length,
 )
+from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.ledger_place import literal
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -56,11 +56,14 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         )
     stored = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.other_keys)
     if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
+        text = f"its ledger has no entry for {query}, which has committed no batch yet"
+        if stored and positions.query is None:
+            text = "the query has committed no batch yet, so the audit cannot tell which ledger is "
+            text += "its own: name it with --query"
         return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
-            what=f"its ledger has no entry for {query}, which has committed no batch yet"
-            + (f"; it has {stored}" if stored else ""),
+            what=text + (f"; it has {stored}" if stored else ""),
         )
     return PositionFindingKind.LEDGER_EMPTY.finding(
         store.store,
@@ -140,10 +143,11 @@ class _LedgerCheck:
         """The text for a ledger without problems: how its heads compare with the checkpoint."""
         if self._checkpoint is None:
             return "nothing to compare them with"
-        if self._next is None:
+        if self._next is None or isinstance(self._verdict, Exception):
             return "none behind the checkpoint"
-        applied = isinstance(self._verdict, Judgement) and self._verdict.replayed
-        verb = "has" if applied else "accepts"
+        verb = "accepts"
+        if self._verdict is not None and self._verdict.replayed:
+            verb = "has a part of" if self._verdict.entry.moves else "has"
         return f"none behind the checkpoint; it {verb} batch {self._next.plan.batch_id}"
 
     @property
@@ -181,6 +185,15 @@ class _LedgerCheck:
         own = None if self._checkpoint is None else self._checkpoint.query_id
         is_named = self._positions.query is not None or own is None
         return is_named or any(head.query_id == own for head in self._ledger.heads.values())
+
+    @property
+    def _severity(self) -> Severity:
+        return Severity.PROBLEM if self._is_own else Severity.WARNING
+
+    @property
+    def _harm(self) -> Harm:
+        """The harm of a ledger that lacks offsets; a ledger of another query proves no loss."""
+        return Harm.LOST if self._is_own else Harm.UNPROVED
 
     def findings(self) -> Findings:
         ledger = self._ledger
@@ -323,6 +336,8 @@ class _LedgerCheck:
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),
+                severity=self._severity,
+                harm=self._harm,
             )
 
     def _behind(self, done: Ends) -> Findings:
@@ -348,6 +363,8 @@ class _LedgerCheck:
             if back is None
             else self._to_undo(back),
             ranges=single(behind),
+            severity=self._severity,
+            harm=self._harm,
         )
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -367,14 +384,15 @@ class _LedgerCheck:
         A finding about the source's log already reports offsets that the log no longer has.
         """
         ranges = error.ranges if isinstance(error, GuardError) else {}
-        logs = batch.plan.log_starts
-        deleted = {tp for tp, lost in ranges.items() if logs.get(tp, 0) >= lost.until}
-        known = self._incomparable | (deleted if isinstance(error, GapError) else set())
+        begins = starts(batch.plan)
+        known = set(self._incomparable)
+        if isinstance(error, GapError):  # deleted by Kafka: the source's check has found them
+            known |= {tp for tp, lost in ranges.items() if lost.start >= begins.get(tp, lost.until)}
         if ranges and known.issuperset(ranges):
             return
         ahead = {
             tp: OffsetRange(offset, self._ledger.heads[tp].range.until)
-            for tp, offset in starts(batch.plan).items()
+            for tp, offset in begins.items()
             if tp in self._ledger.heads and self._ledger.heads[tp].range.until > offset
         }
         reason = error.problem.removeprefix(
@@ -382,11 +400,13 @@ class _LedgerCheck:
         )
         since = "" if batch.ago is None else f", planned {length(batch.ago)} ago"
         cause, fix = error.cause or "", error.fix or ""
+        # The driver's own text warns of what a new checkpoint loses.
+        is_plain = batch.plan.counted is None and not batch.plan.stateful
         if ahead and isinstance(error, (OverlapError, RegressionError)):
             accepted = all(self._ledger.accepts(tp, offsets) for tp, offsets in ahead.items())
             cause = "a gap was accepted that the batch reads" if accepted else self._who(ahead)
-            fix = f"stop the other driver, if it is running; {self._begin}"
-        elif self._ledger.replaced or isinstance(error, GapError):
+            fix = f"stop the other driver, if it is running; {self._begin if is_plain else fix}"
+        elif self._ledger.replaced or (isinstance(error, GapError) and is_plain):
             fix = self._begin
         yield PositionFindingKind.BATCH_REFUSED.finding(
             self.about,
@@ -394,9 +414,9 @@ class _LedgerCheck:
             f"{reason}",
             cause=cause,
             fix=fix,
-            ranges=single(ranges),
-            severity=Severity.PROBLEM if self._is_own else Severity.WARNING,
-            harm=Harm.LOST if isinstance(error, GapError) else Harm.NONE,
+            ranges=single({tp: lost for tp, lost in ranges.items() if tp != BATCHES}),
+            severity=self._severity,
+            harm=self._harm if isinstance(error, GapError) else Harm.NONE,
         )
 
     def _who(self, ranges: Ranges) -> str:

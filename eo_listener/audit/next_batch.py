@@ -14,7 +14,7 @@ from eo_listener.audit.positions import LedgerPositions, Positions, StorePositio
 from eo_listener.batch_guard.errors import SinkLedger
 from eo_listener.batch_guard.judge import Judgement, OtherHeads, judge_batch
 from eo_listener.errors import GuardError, SettingsError
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.ledger_place import LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -27,7 +27,7 @@ class NextBatch:
     """The batch that the query repeats or writes next, with a verdict for each ledger.
 
     `ago` is the time since Spark planned it, in seconds, or None if that is unknown.
-    `verdicts` has one mapping for each store, in the order of `Positions.stores`.
+    `verdicts` has the verdict for each ledger of each store, in the order of `Positions.stores`.
     """
 
     plan: PlannedBatch
@@ -84,17 +84,12 @@ def _filled(plan: PlannedBatch) -> PlannedBatch:
 
 
 def _start(plan: PlannedBatch, tp: TopicPartition) -> int:
-    return next(ranges[tp].start for ranges in plan.sources.values() if tp in ranges)
+    return min(ranges[tp].start for ranges in plan.sources.values() if tp in ranges)
 
 
 def starts(plan: PlannedBatch) -> Mapping[TopicPartition, int]:
     """Return the offset at which the batch starts, by Kafka partition."""
-    return {
-        tp: offsets.start
-        for ranges in plan.sources.values()
-        for tp, offsets in ranges.items()
-        if tp != BATCHES
-    }
+    return {tp: _start(plan, tp) for ranges in plan.sources.values() for tp in ranges}
 
 
 def _judge(
@@ -104,15 +99,51 @@ def _judge(
     ledger: LedgerPositions,
     advice: Advice,
 ) -> Verdict:
+    """Judge a batch for one sink, and then the partitions for which it has no new offsets."""
     sink = ledger.key.sink
-    try:
+    runs = {head.run_id for head in ledger.heads.values()}
+    former = {
+        key: heads
+        for key, heads in store.renamed.items()
+        if runs.isdisjoint(head.run_id for head in heads.values())
+    }  # not those that the same run writes
+
+    def judge(batch: PlannedBatch, *, per_partition: bool = False) -> Judgement:
+        read = batch.partitions
         return judge_batch(
-            plan,
-            ledger.heads,
+            batch,
+            ledger.heads
+            if batch is plan
+            else {tp: head for tp, head in ledger.heads.items() if tp in read},
             name=ledger.key.query,
             sink=positions.named(ledger),
-            other_heads=OtherHeads(sink=sink, heads=store.renamed),
+            per_partition=per_partition,
+            other_heads=OtherHeads(sink=sink, heads=former),
             ledger=SinkLedger(sink, advice.place(store.address), at_once=False),
         )
+
+    # Only a sink in PostgreSQL may commit each partition alone, and then finishes the others.
+    by_partition = LedgerStore.from_address(store.address) is LedgerStore.POSTGRES
+    try:
+        judgement = judge(plan, per_partition=by_partition)
+        later = _later(plan)
+        if later is not None:
+            judge(later)
     except (GuardError, SettingsError) as error:
         return error
+    return judgement
+
+
+def _later(plan: PlannedBatch) -> PlannedBatch | None:
+    """Return a later batch of those partitions for which `plan` has no new offsets, if any."""
+    sources = {
+        index: {tp: offsets for tp, offsets in ranges.items() if offsets.start == offsets.until}
+        for index, ranges in plan.sources.items()
+    }
+    sources = {index: ranges for index, ranges in sources.items() if ranges}
+    if not sources or plan.counted is not None:
+        return None
+    ends = {
+        tp: end for ranges in sources.values() for tp, end in plan.log_ends.items() if tp in ranges
+    }
+    return _filled(replace(plan, batch_id=plan.batch_id + 1, sources=sources, log_ends=ends))

@@ -260,6 +260,7 @@ class AuditOutcome:
             finding.about
             for finding in self.findings
             if finding.kind is PositionFindingKind.BATCH_REFUSED
+            and finding.severity is Severity.PROBLEM
         ]
         parts = [f"the next batch will be refused ({few(refused)})"] if refused else []
         if lost:

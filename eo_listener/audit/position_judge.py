@@ -25,6 +25,7 @@ from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import HANGING, check_source
 from eo_listener.batch_guard.judge import Judgement
 from eo_listener.errors import EoListenerError, few, length
+from eo_listener.model.ledger import BatchVerdict
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 
@@ -225,7 +226,7 @@ def _skipped(
         for tp, start in starts(batch.plan).items()
     }
     skipped = {tp: offsets for tp, offsets in skipped.items() if offsets.start < offsets.until}
-    is_applied = bool(positions.ledgers) and all(
+    is_applied = bool(positions.ledgers and skipped) and all(
         tp in ledger.heads and ledger.heads[tp].range.until >= offsets.until
         for ledger in positions.ledgers
         for tp, offsets in skipped.items()
@@ -250,7 +251,9 @@ def _doubt(about: str, checkpoint: CheckpointPositions, batch: NextBatch | None)
     planned = "" if since is None else f", {length(since)} ago,"
     text = f"batch {checkpoint.planned} is planned{planned} and not committed"
     verdicts = [] if batch is None else [each for of_store in batch.verdicts for each in of_store]
-    applied = sum(isinstance(each, Judgement) and bool(each.replayed) for each in verdicts)
+    applied = sum(
+        isinstance(each, Judgement) and each.verdict is BatchVerdict.REPLAY for each in verdicts
+    )
     refused = sum(isinstance(each, Exception) for each in verdicts)
     if refused:
         text += f"; {refused} of {len(verdicts)} sinks will refuse it"

@@ -143,11 +143,13 @@ def _new(positions: Positions, offsets: Ends, source: SourcePositions) -> Findin
     planned = {} if checkpoint is None else checkpoint.ahead
     in_ledgers = {tp for ledger in positions.ledgers for tp in ledger.heads}
     new = sorted(source.logs.keys() - offsets.keys() - planned.keys() - in_ledgers)
-    topics = {tp.topic for tp in ({} if checkpoint is None else checkpoint.done)}
+    read = {} if checkpoint is None else {**checkpoint.began, **checkpoint.done}
+    # A partition with a lower number than one that the query has read was not added later.
+    last = {tp.topic: tp.partition for tp in sorted(read)}
     deleted = {
         tp: OffsetRange(0, source.logs[tp].start)
         for tp in new
-        if tp.topic in topics and source.logs[tp].start > 0
+        if tp.partition > last.get(tp.topic, tp.partition) and source.logs[tp].start > 0
     }
     unread = [tp for tp in new if tp not in deleted]
     if unread:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -88,8 +88,15 @@ class LedgerChoice:
         moved = self._newest(every, keys & self._moved(every).keys())
         if moved:
             queries, sinks = {key.query for key in moved}, {key.sink for key in moved}
+            known = self.checkpoint.done.keys() | self.checkpoint.began.keys()
             # A sink that no batch of this checkpoint has reached yet, or that was put back.
-            return moved | {k for k in keys if k.query in queries and k.sink not in sinks}
+            return moved | {
+                key
+                for key in keys
+                if key.query in queries
+                and key.sink not in sinks
+                and every[key].heads.keys() & known
+            }
         first = self.checkpoint.has_done_nothing
         read = (self.checkpoint.began if first else self.checkpoint.done).keys()
         reading = {key for key in keys if every[key].heads.keys() & read}
@@ -352,8 +359,8 @@ class CheckpointReading:
         if not rests or offsets.continuous:
             return planned
         skipped = tuple(batch for batch in batches.planned if committed.newest < batch < newest)
-        if newest > committed.newest + 1 and not skipped:  # asynchronous progress tracking
-            return planned
+        if newest > committed.newest + 1 and not skipped and _has_holes(batches.committed):
+            return planned  # asynchronous progress tracking, which leaves out files
         return self._with_next(replace(planned, skipped=skipped), newest)
 
     def _with_next(self, positions: CheckpointPositions, batch: int) -> CheckpointPositions:
@@ -363,16 +370,25 @@ class CheckpointReading:
                 plan = planned_batch(self._checkpoint, batch, "")
             elif batch:
                 last = self._checkpoint.offsets(batch - 1)
+                if last.continuous:
+                    return positions
                 plan = following_batch(self._checkpoint, last, "")
             else:  # nothing is planned yet
                 return positions
         except CheckpointError as error:
+            if max(self._checkpoint.batches().committed, default=-1) != positions.newest:
+                return positions  # the query has gone on, and Spark has deleted the file
             return _damaged(positions, error)
         return replace(positions, next_batch=plan.began_at(positions.began))
 
     def _began(self) -> Iterator[tuple[TopicPartition, int]]:
         for source in self._checkpoint.folders("sources"):
-            yield from (self._checkpoint.initial(source) or {}).items()
+            with suppress(CheckpointError):  # of a source that the query no longer has, perhaps
+                yield from (self._checkpoint.initial(source) or {}).items()
+
+
+def _has_holes(batches: Sequence[int]) -> bool:
+    return not batches or len(batches) <= batches[-1] - batches[0]
 
 
 def _damaged(positions: CheckpointPositions, error: CheckpointError) -> CheckpointPositions:

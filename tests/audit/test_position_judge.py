@@ -83,6 +83,7 @@ SEED = "eo-listener group seed -b k:9092 --from-checkpoint /c g"
 REWIND = SEED.replace("seed", "rewind")
 OTHER_QUERY = held(1, 50, query="deadbeef-0")
 TWO_QUERIES = in_group({TP: held(60)[TP], OTHER: OTHER_QUERY[OTHER]})
+OF_SECOND = replace(checkpoint(), done={OTHER: 60}, ahead={OTHER: 60}, began={OTHER: 0})
 OLDER = held(40, query="deadbeef-0")
 NO_METADATA = {TP: Position(offset=60, metadata="")}
 OPEN = logged(log(stable=90), open_since={TP: 7200.0})
@@ -133,8 +134,9 @@ RECREATED = logged(log(topic_id="B")) | DONE | grouped(70) | stored(ledger(50))
         (TWO_QUERIES, Kind.GROUP_FOREIGN, ["deadbeef", "0f8c2a11"]),
         (DONE | in_group(NO_METADATA), Kind.GROUP_FOREIGN, ["another program"]),
         # A new checkpoint at the latest offset: a commit would remove the only trace of the loss.
-        (done(60, began={TP: 55}) | in_group(OLDER), Kind.NEVER_READ,
+        (done(55, began={TP: 55}) | in_group(OLDER), Kind.NEVER_READ,
          ["15 records", 'starting_offsets(group="g"']),
+        (done(60, began={TP: 55}) | in_group(OLDER), Kind.NEVER_READ, ["40..55", "spark.read"]),
         # A partition was added, and Kafka deleted its beginning before the query read it.
         (logged(log(), log(start=50)) | DONE, Kind.NEW_PARTITIONS, ["flights-1 0..50", "assign"]),
         # The guard's mark says why the group is behind.
@@ -296,6 +298,25 @@ def test_a_batch_in_doubt(given: Given, told: str) -> None:
     doubt = noted(found, Kind.BATCH_IN_DOUBT).what
     assert doubt.startswith("batch 5 ")
     assert doubt.rpartition("; ")[2].startswith(told)
+
+
+def test_a_sink_in_postgresql_may_have_a_part_of_a_batch() -> None:
+    """With atomicity="partition" the query finishes it; other sinks refuse what has two halves."""
+    heads = ledger(heads={TP: head(70, start=60), OTHER: head(50)})
+    given = done(60, 50, ahead=[70, 60])
+    assert only(judged(given | stored(heads))).kind is Kind.BATCH_REFUSED
+    found = judged(given | stored(heads, address="postgresql://h/d"))
+    assert not found.to_act_on
+    assert any("part" in one.what for one in found.findings)
+
+
+def test_a_partition_without_new_records_is_judged_too() -> None:
+    """Its next offsets would be refused: a new checkpoint at the latest offset has skipped some."""
+    given = done(60, 50, ahead=[60, 55]) | stored(ledger(40, head(50, query="other")))
+    assert Kind.LEDGER_BEHIND in kinds(judged(given))
+    first = done(committed=None, planned=0, ahead=[20, 55], began={TP: 20, OTHER: 50})
+    found = only(judged(first | stored(ledger(10, 50))))
+    assert (found.kind, found.ranges) == (Kind.BATCH_REFUSED, {TP: (OffsetRange(10, 20),)})
 
 
 def test_a_group_that_lacks_a_whole_topic_is_not_called_fine() -> None:
@@ -476,6 +497,8 @@ REPLACED_TARGET = stored(ledger(60, targets=("out",), replaced=("out",)))
         (done(60, began={TP: 60}) | FOREIGN, set()),
         # Of a first batch nothing is committed or applied yet.
         (FIRST | EMPTY | stored(), {Kind.GROUP_EMPTY, Kind.LEDGER_EMPTY}),
+        # With assign: a partition that was there when the query began with a higher one.
+        (logged(log(start=9), log()) | {"checkpoint": OF_SECOND}, {Kind.NEW_PARTITIONS}),
         # A sink has the batch in doubt, and Kafka has deleted its records since.
         (logged(log(start=65)) | done(60, ahead=[70]) | stored(APPLIED), set()),
         # Of a sink without transactions: the batch that is begun is the planned one.
@@ -487,6 +510,24 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
     found = judged(given)
     assert not found.to_act_on
     assert notes <= {one.kind for one in found.findings}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        # A start from the ledger, which is ahead of the group since a crash.
+        stored(ledger(head(60, query="other"))),
+        # A topic that the query commits to no group.
+        {"uncommitted": frozenset({TP.topic})},
+        # What Kafka has deleted cannot be read again.
+        logged(log(start=60)),
+    ],
+)
+def test_what_is_in_a_sink_was_read(more: Given) -> None:
+    """A group below the query's beginning proves nothing then."""
+    given = done(60, committed=None, planned=0, ahead=[70], began={TP: 60}) | in_group(OLDER)
+    assert Kind.NEVER_READ in kinds(judged(given))
+    assert Kind.NEVER_READ not in kinds(judged(given | more))
 
 
 @pytest.mark.parametrize(
