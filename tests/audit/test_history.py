@@ -79,7 +79,7 @@ def test_what_a_history_shows(
     ],
 )
 def test_the_end_of_a_history(last: AppliedBatch, head: int, missing: list[OffsetRange]) -> None:
-    """It is where the head is, unless entries are pruned or were written after the head was read."""
+    """It is at the head, unless entries are pruned or were written after the head was read."""
     facts = read_history([last], {TP: replace(last.head, range=OffsetRange(0, head))})
     assert (facts.missing.get(TP, []), facts.repeated) == (missing, {})
 
