@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from tests.broker import Broker
@@ -32,6 +33,19 @@ def test_what_is_committed_is_read_back(
     insist(store, group, positions)
     assert reader.group(group) == positions
     assert reader.group(unique("other")) == {}
+
+
+def test_one_deleted_topic_does_not_hide_that_the_others_landed(
+    store: GroupStore, reader: ClusterReader, topics: Topics
+) -> None:
+    """The answer is told for each partition: librdkafka itself gives all the error of one."""
+    kept, deleted, group = topics.create(), topics.create(), unique("g")
+    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
+    topics.delete(deleted)
+    answer = dict(store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8))
+    assert answer.pop(T(deleted, 0)) in NO_TOPIC
+    assert answer == {T(kept, 0): None, T(kept, 1): None}
+    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
 
 
 def test_a_snapshot_shows_where_group_and_logs_stand(

@@ -168,7 +168,7 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Try if the client may write with this transactional id, without fencing a producer.
+        """Test if the client may write with this transactional id, without fencing a producer.
 
         The request has a longer time-out than any broker allows, so the broker refuses the request
         before it fences: it checks first the right, then the time-out, and then the id (KafkaApis,

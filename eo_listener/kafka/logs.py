@@ -260,8 +260,8 @@ class Logs:
 
         `specs` say which offset to return: the log's start, its end, or the offset at a time. All
         logs must exist. librdkafka sends the request to the leaders that it remembers. After a
-        change of a topic they are wrong for a moment, and librdkafka may report the error of one
-        partition for all partitions. Then the method asks again.
+        change of a topic, these may be the wrong brokers for a moment, and librdkafka may report
+        the error of one partition for all partitions. Then the method asks again.
         """
         client = client or self._open()[0]
         action = f"reading the offsets at which logs {name}"

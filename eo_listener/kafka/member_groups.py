@@ -213,8 +213,8 @@ class _Member:
 
         If a member has joined only once and is fenced, another driver has replaced it. After a
         second join, or if its session has ended, the member may have fenced itself: Kafka takes its
-        late request for a request of another member. Then the store waits a while, and the group's
-        offsets decide.
+        late request for a request of another member. Then the store waits a while, and decides by
+        the group's offsets.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
         certain = self._joins == 1 and not self._outside

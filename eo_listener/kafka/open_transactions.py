@@ -217,7 +217,7 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge a transaction that no coordinator reports by its age: a coordinator may be moving."""
+    """Judge by its age a transaction that no coordinator reports: a coordinator may be moving."""
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -415,8 +415,8 @@ class TransactionReader:
     def open_under(self, transactional_id: str, described: DescribedTransaction) -> OpenTransaction:
         """Return the open transaction of an id, as the leaders of its partitions report it.
 
-        The result leaves out partitions whose leader does not answer. Its `reason` has the error,
-        or says that no leader shows the producer.
+        The result leaves out partitions whose leader does not answer. The result's `reason` has the
+        error, or says that no leader shows the producer.
         """
         answer = self._java.open_producers(described.partitions, self._timeout)
         producers = {
@@ -470,7 +470,7 @@ class TransactionReader:
     def _hidden(self) -> str | None:
         """Return why coordinators may leave out ids, or None.
 
-        To see that, ask for an unknown id.
+        To find out, the method asks the coordinators for an unknown id.
         """
         answer = self._java.describe_all([uuid4().hex], self._timeout)
         for error in answer.errors.values():

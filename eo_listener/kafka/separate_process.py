@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class SeparateProcess:
-    """Makes calls in another process, which the first call starts, and later calls if it has ended.
+    """Makes calls in another process; a call starts the process if it is not running.
 
     Only one thread may use it, but any thread may call `close`. `pid` is None while the process
     does not run.
@@ -36,7 +36,9 @@ class SeparateProcess:
     def call(
         self, function: Callable[..., _T], *arguments: object, timeout: float | None = None
     ) -> _T:
-        """Call `function` in the process, and return its result. All of these are pickled.
+        """Call `function` in the process, and return its result.
+
+        The function, its arguments and its result are pickled.
 
         Raises BrokenProcessPool if the process has ended or was closed. After `timeout` seconds,
         the method ends the process and raises concurrent.futures.TimeoutError.

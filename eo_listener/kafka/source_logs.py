@@ -64,8 +64,8 @@ class SourceLogs:
         """Read a snapshot of a source's logs. `options` are the reader's options, in lower case.
 
         If Kafka or a leader is unreachable, the method waits, and raises KafkaError after `timeout`
-        seconds. If Kafka refuses, it raises KafkaError at once. Raises SettingsError for options
-        that name no usable cluster.
+        seconds. If Kafka refuses the request, the method raises KafkaError at once. Raises
+        SettingsError for options that name no usable cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._timeout

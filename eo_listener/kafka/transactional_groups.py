@@ -85,7 +85,7 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take over the group, unless this store already has or lost it; return its offsets."""
+        """Take over the group, unless this store owns it or has lost it; return its offsets."""
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)

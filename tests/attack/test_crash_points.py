@@ -159,7 +159,7 @@ def test_held_there_in_a_mode_that_fences(
     assert not [line for line in successor.lines if line.startswith("CommitterFenced")]
 
 
-# Two JVMs each; tests/listener/test_edges.py has the state after such a crash.
+# Two JVMs each; tests/listener/test_groups.py has the state after such a crash.
 @pytest.mark.campaign
 @pytest.mark.spark
 @pytest.mark.parametrize(

@@ -36,20 +36,25 @@ def is_open(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+def settings(conf: Mapping[str, str] = NOTHING, *, connector: bool = True) -> dict[str, str]:
+    """What a driver is told: the shim, the listener, and all they need."""
+    spark = Installation.find()
+    told = {**session_conf(), "spark.log.level": "WARN", **LISTENER, **conf}
+    told["spark.jars"] = ",".join(filter(None, [str(shim.jar()), told.get("spark.jars", "")]))
+    if connector and not spark.has_connector:
+        excludes = [*HADOOP, told.get("spark.jars.excludes", "")]
+        told["spark.jars.packages"] = spark.connector
+        told["spark.jars.excludes"] = ",".join(filter(None, excludes))
+        told["spark.jars.ivySettings"] = str(OUR_IVY_SETTINGS)
+    return told
+
+
 def command(
     program: str, *, conf: Mapping[str, str] = NOTHING, connector: bool = True
 ) -> list[str]:
-    """The command of one of Spark's programs, with the shim and all it needs."""
-    spark = Installation.find()
-    settings = {**session_conf(), "spark.log.level": "WARN", **LISTENER, **conf}
-    jars = [str(shim.jar()), settings.pop("spark.jars", "")]
-    excludes = [*HADOOP, settings.pop("spark.jars.excludes", "")]
-    words = [str(spark.home / "bin" / program), "--jars", ",".join(filter(None, jars))]
-    if connector and not spark.has_connector:
-        words += ["--packages", spark.connector]
-        words += ["--exclude-packages", ",".join(filter(None, excludes))]
-        words += ["--conf", f"spark.jars.ivySettings={OUR_IVY_SETTINGS}"]
-    for key, value in settings.items():
+    """The command of one of Spark's programs with these settings."""
+    words = [str(Installation.find().home / "bin" / program)]
+    for key, value in settings(conf, connector=connector).items():
         words += ["--conf", f"{key}={value}"]
     return words
 
@@ -60,7 +65,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**clean, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **more}
 
 
-def run(words: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    words: list[str], folder: Path, text: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, in a folder, and see that it ends well."""
     done = subprocess.run(
         words,
@@ -69,10 +76,10 @@ def run(words: list[str], folder: Path, text: str = "") -> subprocess.CompletedP
         text=True,
         timeout=200,
         cwd=folder,
-        env=environment(),
+        env=environment(**more),
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-5000:])
     return done
 
 

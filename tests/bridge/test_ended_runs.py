@@ -11,13 +11,7 @@ from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
 from eo_listener.commit.groups.cluster_state import ClusterState
 from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
 from eo_listener.commit.groups.group_state import SnapshotRequest
-from eo_listener.events import (
-    CommitAbandoned,
-    CommitRefused,
-    Event,
-    Refusal,
-    RunGroupsChanged,
-)
+from eo_listener.events import CommitAbandoned, CommitRefused, Event, Refusal, RunGroupsChanged
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
@@ -26,10 +20,7 @@ K = "k:9092"
 
 
 class Driver:
-    """A committer's cluster state and a reporter, and a clock that only the test moves.
-
-    `codes` are the answers of Kafka to each commit and each look at a group; there none is right.
-    """
+    """A committer's cluster state and a reporter on the test's clock; `codes`: Kafka's errors."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -79,29 +70,19 @@ class Driver:
         if request is None:
             return False
         self.requests[request.group] += 1
-        code = self.codes.get(request.group)
+        group, code = self.cluster_state.group(request.group), self.codes.get(request.group)
         held = self.held.setdefault(request.group, {})
-        if isinstance(request, SnapshotRequest):
-            here = [tp for tp in request.partitions if tp in held]
-            snapshot = GroupSnapshot(
-                positions={tp: held[tp] for tp in here},
-                starts={},
-                ends=dict.fromkeys(request.partitions, 1000),
-                topic_ids={"t": "id"},
-            )
-            self.events += (
-                self.cluster_state.group(request.group).on_snapshot(request, snapshot, self.now)
-                if code is None
-                else self.cluster_state.group(request.group).on_snapshot_failed(
-                    request, code, self.now
-                )
-            )
-        else:
-            answer = dict.fromkeys(request.positions, code)
+        if not isinstance(request, SnapshotRequest):
             held.update(request.positions if code is None else {})
-            self.events += self.cluster_state.group(request.group).on_commit_answer(
-                request, answer, self.now
-            )
+            answer = dict.fromkeys(request.positions, code)
+            self.events += group.on_commit_answer(request, answer, self.now)
+        elif code is None:
+            here = {tp: held[tp] for tp in request.partitions if tp in held}
+            ends = dict.fromkeys(request.partitions, 1000)
+            snapshot = GroupSnapshot(positions=here, starts={}, ends=ends, topic_ids={"t": "id"})
+            self.events += group.on_snapshot(request, snapshot, self.now)
+        else:
+            self.events += group.on_snapshot_failed(request, code, self.now)
         return True
 
 

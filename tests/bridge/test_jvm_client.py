@@ -45,13 +45,6 @@ def ok(text: str) -> Callable[[dict[str, Any]], Answer | None]:
     return lambda message: Answer(number=message["ask"], text=text, failed=None)
 
 
-def test_an_answer() -> None:
-    """`ask` returns the text of the answer that has the question's number."""
-    jvm, output = connected(ok("42"))
-    assert jvm.ask("mode", run_id="r", timeout=5) == "42"
-    assert output.asked[0] == {"ask": 1, "what": "mode", "run": "r", "call": "", "argument": ""}
-
-
 def test_a_call_of_the_shim() -> None:
     """A call of the shim is sent with its argument, and the answer comes back unchanged."""
     jvm, output = connected(ok('{"v":1}'))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from eo_listener.spark import shim
-from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS
 from eo_listener.spark.session.installation import Installation
-from tests.bridge.submitted import LISTENER, environment
+from tests.bridge.submitted import run, settings
 from tests.broker import Broker
 from tests.groups import described
-from tests.spark_session import session_conf
 from tests.topics import Topics, unique
 
 pytestmark = [
@@ -81,34 +77,6 @@ def copied():
 """
 
 
-def defaults() -> str:
-    """What stands in spark-defaults.conf: the shim, the connector, the listener."""
-    spark = Installation.find()
-    conf = {**session_conf(), **LISTENER, "spark.eo.python": sys.executable}
-    del conf["spark.master"]  # spark-pipelines sets a remote, and refuses both
-    conf["spark.jars"] = ",".join(filter(None, [str(shim.jar()), conf.get("spark.jars", "")]))
-    if not spark.has_connector:
-        excludes = [*HADOOP, conf.get("spark.jars.excludes", "")]
-        conf["spark.jars.packages"] = spark.connector
-        conf["spark.jars.excludes"] = ",".join(filter(None, excludes))
-        conf["spark.jars.ivySettings"] = str(OUR_IVY_SETTINGS)
-    return "".join(f"{key} {value}\n" for key, value in conf.items())
-
-
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the pipeline to its end."""
-    program = Installation.find().home / "bin" / "spark-pipelines"
-    return subprocess.run(
-        [str(program), "run"],
-        cwd=folder,
-        env=environment(SPARK_CONF_DIR=str(folder / "conf")),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
 def test_every_flow_is_committed(broker: Broker, tmp_path: Path) -> None:
     """Tables, append flows and Kafka sinks end at lag 0, each for the group of its own source."""
     topics = Topics(broker.bootstrap_servers)
@@ -118,11 +86,14 @@ def test_every_flow_is_committed(broker: Broker, tmp_path: Path) -> None:
     names = {"servers": broker.bootstrap_servers, "one": one, "other": other, "out": out}
     for name in ("conf", "transformations", "storage"):
         (tmp_path / name).mkdir()
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults())
+    conf = settings({"spark.eo.python": sys.executable})
+    del conf["spark.master"]  # spark-pipelines sets a remote, and refuses both
+    defaults = "".join(f"{key} {value}\n" for key, value in conf.items())
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path.as_uri()))
     (tmp_path / "transformations" / "flows.py").write_text(FLOWS.format(**names, group=group))
-    done = run(tmp_path)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    program = Installation.find().home / "bin" / "spark-pipelines"
+    done = run([str(program), "run"], tmp_path, SPARK_CONF_DIR=str(tmp_path / "conf"))
     for kind in ("table", "first", "second", "sink"):
         rows = described(broker.bootstrap_servers, f"{group}-{kind}")
         assert {row.lag for row in rows} == {0}, (kind, done.stderr[-5000:])

@@ -18,17 +18,6 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
-SHELL = """import org.apache.spark.sql.streaming.Trigger
-val kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "{servers}")
-val topic = kafka.option("subscribe", "{topic}").option("startingOffsets", "earliest")
-val writer = topic.option("eo.commit.group", "{group}").load().writeStream.format("noop")
-val once = writer.option("checkpointLocation", "{checkpoint}").trigger(Trigger.AvailableNow())
-val query = once.start()
-query.awaitTermination()
-println("LAST " + query.lastProgress.batchId)
-System.exit(0)
-"""
-
 JAVA = """
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.Trigger;
@@ -66,39 +55,8 @@ def test_spark_sql_loads_it_and_starts_nothing(tmp_path: Path) -> None:
     assert "the bridge runs" not in done.stderr
 
 
-def test_spark_shell(broker: Broker, tmp_path: Path) -> None:
-    """A query that is typed into spark-shell is committed when the shell ends."""
-    topics = Topics(broker.bootstrap_servers)
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 100)
-    text = SHELL.format(
-        servers=broker.bootstrap_servers, topic=topic, group=group, checkpoint=tmp_path / "c"
-    )
-    done = run(command("spark-shell"), tmp_path, text)
-    assert "LAST 0" in done.stdout
-    assert held(broker, group) == 100
-
-
-def test_a_java_job(broker: Broker, tmp_path: Path) -> None:
-    """A job without any Python is committed by the time its `stop` returns, and soon ends."""
-    topics = Topics(broker.bootstrap_servers)
-    topic, group = topics.create(), unique("g")
-    topics.fill(topic, 100)
-    words = command("spark-submit")
-    jars = Path(words[0]).parents[1] / "jars"
-    compile_job(JAVA, f"{jars}/*", tmp_path)
-    subprocess.run(["jar", "cf", "job.jar", "-C", "classes", "."], cwd=tmp_path, check=True)
-    arguments = [broker.bootstrap_servers, topic, group, str(tmp_path / "c")]
-    done = run([*words, "--class", "Job", "job.jar", *arguments], tmp_path)
-    assert "STOPPED" in done.stdout
-    assert held(broker, group) == 100
-
-
 def test_a_spark_connect_server(broker: Broker, tmp_path: Path) -> None:
-    """A query of a remote client, which has no trace of us, is committed by the server's driver.
-
-    The client is Spark's own for the JVM, the one that comes with pyspark 4.
-    """
+    """A query of Spark's own client for the JVM is committed by the server's driver."""
     words = command("spark-submit")
     jars = Path(words[0]).parents[1] / "jars"
     clients = sorted((jars / "connect-repl").glob("spark-connect-client-jvm_*.jar"))

@@ -190,7 +190,7 @@ def test_two_stores_of_one_name_are_distinguished(
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_a_batch_that_is_committed_just_now(
+def test_a_batch_that_is_committed_now(
     before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two listings: no file is damaged, and offsets and batch are of one moment."""

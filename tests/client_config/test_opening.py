@@ -25,6 +25,7 @@ from tests.client_config.test_translate import BY_TICKET, BY_TOKEN, source
 from tests.secured import KEY, PLANTED, Keys, Secured
 from tests.waiting import until
 
+Ways = Mapping[str, dict[str, str]]
 JAVA = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "AWS_MSK_IAM"}
 
 
@@ -54,12 +55,12 @@ class StubShim:
 
 
 @pytest.fixture(scope="module")
-def ways(keys: Keys) -> Mapping[str, dict[str, str]]:
+def ways(keys: Keys) -> Ways:
     return Secured(StubBroker(), keys).ways()  # type: ignore[arg-type]  # only addresses are asked for
 
 
-def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys) -> None:
-    """Each store is asked for once, with its passwords, and the groups open with its PEM."""
+def test_stores_are_read_by_java(ways: Ways, keys: Keys) -> None:
+    """Each store is asked for once, with its passwords; librdkafka takes its PEM, chain and all."""
     answers = {
         "trust": {"v": 1, "certificates": keys.authority, "key": None},
         "key": {"v": 1, "certificates": keys.chain, "key": keys.open_key},
@@ -76,6 +77,13 @@ def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys)
         "password": PLANTED + "store",
         "keyPassword": PLANTED + "key",
     }
+    access = translate(ways["mutual-jks"])
+    properties = dict(access.properties)
+    for store in access.stores:
+        properties |= store.properties(json.dumps(answers[store.use]))
+    assert properties["ssl.certificate.pem"].count("BEGIN") == 2
+    assert KEY not in str(properties)
+    check(properties)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +99,7 @@ def test_stores_are_read_by_java(ways: Mapping[str, dict[str, str]], keys: Keys)
         '{"v":1,"key":"planted-x"}',
     ],
 )
-def test_a_store_that_cannot_be_read(
-    ways: Mapping[str, dict[str, str]], answer: str | Exception
-) -> None:
+def test_a_store_that_cannot_be_read(ways: Ways, answer: str | Exception) -> None:
     """It is an error that may pass, names the file, and shows neither password nor answer."""
     with pytest.raises(KafkaError, match=r"key store .*trust.jks could not be read") as caught:
         open_cluster(cluster_of(ways["tls-jks"]), "simple", StubShim(answer))
@@ -115,7 +121,7 @@ def test_only_java_can_do_it() -> None:
 
 
 @pytest.mark.parametrize("way", ["tls-pkcs12", None])
-def test_where_there_is_no_java(ways: Mapping[str, dict[str, str]], way: str | None) -> None:
+def test_where_there_is_no_java(ways: Ways, way: str | None) -> None:
     """Without a JVM a cluster that needs one is refused, and the error says what works without."""
     with pytest.raises(KafkaError) as caught:
         open_cluster(cluster_of(JAVA if way is None else ways[way]), "simple", None)
@@ -123,7 +129,7 @@ def test_where_there_is_no_java(ways: Mapping[str, dict[str, str]], way: str | N
     assert caught.value.cause
 
 
-def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[str, str]]) -> None:
+def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Ways) -> None:
     """The failure is reported with its cause and fix, and the commit is made once it opens."""
     shim_client: list[ShimClient] = [StubShim(JvmError("it is gone"))] * 3
     groups = MemoryGroups()
@@ -154,9 +160,8 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(ways: Mapping[str, dict[
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_way_is_accepted(keys: Keys, mode: str) -> None:
+def test_every_way_is_accepted(ways: Ways, mode: str) -> None:
     """librdkafka accepts the settings of each way, and loads their keys and certificates."""
-    ways = Secured(StubBroker(), keys).ways()  # type: ignore[arg-type]  # it has what is asked for
     assert len(ways) == 12
     for options in ways.values():
         check(translate(options).properties, mode)
@@ -164,33 +169,9 @@ def test_every_way_is_accepted(keys: Keys, mode: str) -> None:
 
 def test_tokens_are_accepted() -> None:
     """OpenID Connect with scope, extensions and the claim of the subject."""
-    options = {
-        **BY_TOKEN,
-        "sasl.oauthbearer.sub.claim.name": "azp",
-        "sasl.jaas.config": BY_TOKEN["sasl.jaas.config"].replace(
-            ";", ' scope="a b" extension_x="1";'
-        ),
-    }
-    properties = translate(source(options)).properties
-    assert {"sasl.oauthbearer.scope", "sasl.oauthbearer.extensions"} <= properties.keys()
-    check(properties)
-
-
-def test_stores_become_what_is_accepted(keys: Keys) -> None:
-    """The PEM texts that Java makes of key stores are loaded, the chain of a certificate too."""
-    options = Secured(StubBroker(), keys).ways()["mutual-jks"]  # type: ignore[arg-type]  # as above
-    access = translate(options)
-    trust, own = access.stores
-    answers = {
-        trust: {"v": 1, "certificates": keys.authority, "key": None},
-        own: {"v": 1, "certificates": keys.chain, "key": keys.open_key},
-    }
-    properties = dict(access.properties)
-    for store, answer in answers.items():
-        properties |= store.properties(json.dumps(answer))
-    assert properties["ssl.certificate.pem"].count("BEGIN") == 2
-    assert KEY not in str(properties)
-    check(properties)
+    login = BY_TOKEN["sasl.jaas.config"].replace(";", ' scope="a b" extension_x="1";')
+    more = {"sasl.oauthbearer.sub.claim.name": "azp", "sasl.jaas.config": login}
+    check(translate(source({**BY_TOKEN, **more})).properties)
 
 
 def test_kerberos_is_known_by_asking() -> None:

@@ -128,9 +128,7 @@ CHECKED = {"ssl.endpoint.identification.algorithm": "https"}
         ({"client.dns.lookup": "default"}, {}),
     ],
 )  # fmt: skip  # one case a line
-def test_the_properties_given_to_librdkafka(
-    options: dict[str, str], properties: dict[str, str]
-) -> None:
+def test_properties_of_librdkafka(options: dict[str, str], properties: dict[str, str]) -> None:
     """Each way into a cluster has its properties, and nothing else goes along."""
     assert translate(source(options), gssapi=True) == ClientAccess(properties=properties)
 
@@ -186,8 +184,8 @@ def test_stores_that_only_java_reads(kind: str | None) -> None:
          "kafka.sasl.login.class"),
         ({**BY_PLAIN, "sasl.jaas.config": PLAIN, "sasl.nobody.knows": "x"},
          "kafka.sasl.nobody.knows"),
-        (BY_PLAIN, "for the whole JVM"),
-        ({"security.protocol": "SASL_SSL"}, "for the whole JVM"),
+        (BY_PLAIN, "kafka.sasl.jaas.config"),
+        ({"security.protocol": "SASL_SSL"}, "kafka.sasl.jaas.config"),
         ({**BY_PLAIN, "sasl.jaas.config": f"my.own.Module {USER}"}, "not Kafka's own"),
         ({**BY_PLAIN, "sasl.jaas.config": SCRAM}, "not Kafka's own"),
         ({**OVER_SSL, "sasl.mechanism": "SCRAM-SHA-512",
@@ -255,7 +253,7 @@ def test_what_reaches_javas_client() -> None:
         ({**SSL, "ssl.providers": SECRET}, "kafka.ssl.providers is never used"),
         ({**BY_PLAIN, "config.providers": "x", "sasl.jaas.config":
           f"com.sun.security.auth.module.JndiLoginModule {USER}"}, "never used"),
-        ({**SSL, "ssl.truststore.password": f"\0{SECRET}"}, "password holds a NUL"),
+        ({**SSL, "ssl.truststore.password": f"\0{SECRET}"}, "truststore.password"),
         ({**SSL, "ssl.truststore.certificates": SECRET}, "certificates holds no readable PEM"),
         ({**SSL, "ssl.truststore.certificates": KEY}, "certificates holds no readable PEM"),
         ({**SSL, "ssl.keystore.key": SECRET, "ssl.keystore.certificate.chain": CERTIFICATE},

@@ -42,9 +42,7 @@ class Librdkafka:
 
 
 @pytest.mark.parametrize("topic", [None, "ledger"])
-def test_an_epoch_that_is_not_to_be_had_is_given_up_in_time(
-    topic: str | None, producer: BatchProducer
-) -> None:
+def test_an_epoch_is_given_up_in_time(topic: str | None, producer: BatchProducer) -> None:
     """It is closed then, or it would fence the next one once Kafka is back."""
     begun = time.monotonic()
     with pytest.raises(KafkaError, match="init_transactions at"):
@@ -78,9 +76,7 @@ def test_metadata_are_asked_for_while_an_epoch_is_taken(
     assert producer.stage is Stage.READY
 
 
-def test_a_call_that_never_returns(
-    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_never_returns(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that blocks is waited for up to a limit, and its producer is not closed."""
     monkeypatch.setattr("eo_listener.kafka.producers._MARGIN", 0.0)
     with pytest.raises(KafkaError, match="waiting at"):
@@ -89,9 +85,7 @@ def test_a_call_that_never_returns(
     assert producer._producer.poll(0) == 0
 
 
-def test_one_that_is_fenced_while_it_sends(
-    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fenced_while_it_sends(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Says so, though confluent-kafka calls back once more and raises a SystemError of that."""
 
     class Fenced(Librdkafka):
@@ -120,9 +114,7 @@ def test_transactions_of_any_length(timeout: float) -> None:
     BatchProducer(NOWHERE, "tx", transaction_timeout=timeout).leave()
 
 
-def test_a_queue_that_is_emptied_meanwhile(
-    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_emptied_queue(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record for which there was no room a moment ago is not larger than the whole queue."""
 
     class Drained(Librdkafka):

@@ -64,9 +64,7 @@ def test_the_newest_value_of_each_key(made: Topic) -> None:
     assert values(made) == {"a": "2", "c": "2"}
 
 
-def test_a_log_that_takes_longer_than_the_time_for_one_reading(
-    made: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_takes_several_readings(made: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reading goes on from where the one before it was broken off."""
     records = [(str(number % 20), str(number)) for number in range(50)]
     append(made, *records)

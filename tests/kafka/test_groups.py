@@ -30,10 +30,10 @@ from tests.broker import Broker
 from tests.groups import commit, insist
 from tests.store_facts import (
     at,
-    look_until,
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
+    test_one_deleted_topic_does_not_hide_that_the_others_landed,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, in_transaction, unique
@@ -43,6 +43,7 @@ __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
     "test_a_snapshot_shows_a_topic_change",
     "test_a_snapshot_shows_where_group_and_logs_stand",
+    "test_one_deleted_topic_does_not_hide_that_the_others_landed",
     "test_what_is_committed_is_read_back",
 ]
 
@@ -65,34 +66,6 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader.close()
 
 
-def test_one_deleted_topic_does_not_hide_that_the_others_landed(
-    store: SimpleGroups, reader: ClusterReader, topics: Topics
-) -> None:
-    """The answer is told for each partition: librdkafka itself gives all the error of one."""
-    kept, deleted, group = topics.create(), topics.create(), unique("g")
-    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
-    topics.delete(deleted)
-    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
-    assert answer == {
-        T(kept, 0): None,
-        T(kept, 1): None,
-        T(deleted, 0): "UNKNOWN_TOPIC_OR_PART",
-    }
-    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
-
-
-def test_a_snapshot_of_more_than_one_request_takes(
-    store: SimpleGroups, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Partitions beyond those of the first request are all answered."""
-    monkeypatch.setattr(logs, "_AT_ONCE", 3)
-    topic, group = topics.create(partitions=10), unique("g")
-    insist(store, group, at(3, T(topic, 9)))
-    partitions = [T(topic, number) for number in range(15)]
-    found = look_until(store, group, partitions, lambda snapshot: len(snapshot.ends) == 10)
-    assert found.positions == at(3, T(topic, 9))
-
-
 def test_nobody_at_the_address_is_said_with_its_reason() -> None:
     """Within the time-out, by commit and by snapshot; closing does not wait for long."""
     store = SimpleGroups({"bootstrap.servers": "127.0.0.1:1"})
@@ -112,9 +85,7 @@ def test_nobody_at_the_address_is_said_with_its_reason() -> None:
 
 
 @pytest.mark.slow
-def test_after_an_outage_no_old_complaint_remains(
-    start_broker: Callable[..., Broker],
-) -> None:
+def test_after_an_outage_no_old_complaint_stays(start_broker: Callable[..., Broker]) -> None:
     """After a success a later failure is not reported with the reason of an earlier one."""
     broker = start_broker()
     topic = Topics(broker.bootstrap_servers).create()
@@ -142,6 +113,9 @@ def test_many_groups_keep_a_bounded_number_of_clients(
     for group in groups:
         insist(store, group, at(3, T(topic, 0)))
     assert len(store._clients) <= 5
+    kept = dict(store._clients)
+    insist(store, groups[-1], at(3, T(topic, 0)))
+    assert store._clients == kept
     for group in (groups[0], groups[-1]):
         assert reader.group(group, [T(topic, 0)]) == at(3, T(topic, 0))
 
@@ -175,10 +149,7 @@ def test_what_is_being_committed_in_a_transaction_is_waited_for(
         return ask(*question)
 
     monkeypatch.setattr(simple_groups, "group_offsets", asks)
-    with (
-        transaction_on(topics.servers, group, topic) as producer,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    with transaction_on(topics.servers, group, topic) as producer, ThreadPoolExecutor(1) as pool:
         found = pool.submit(store.snapshot, group, [T(topic, 0)], timeout=60)
         assert asked.wait(30)
         producer.commit_transaction(30)

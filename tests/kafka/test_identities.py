@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as Wire
+from confluent_kafka import Consumer
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import client, transactional_groups
@@ -25,10 +20,11 @@ from eo_listener.model import fault_points
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
+from tests.attack.zombies import Puppet
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import await_assignment, insist, shown_state
-from tests.topics import Topics, in_transaction, unique
+from tests.topics import Topics, unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -185,22 +181,6 @@ def test_beside_a_consumer_of_the_same_group(
     consumer.close()
 
 
-def test_what_an_older_driver_has_open_never_lands(place: GroupAndTopic, opened: Opened) -> None:
-    """A snapshot takes the group over: a transaction open before it can only be aborted."""
-    older = in_transaction(place.broker.bootstrap_servers, f"eo-listener-{place.group}")
-    with closing(Consumer({**place.properties(), "group.id": place.group})) as outsider:
-        membership = outsider.consumer_group_metadata()
-    older.send_offsets_to_transaction([Wire(place.topic, 0, 99)], membership, 30)
-    store = opened("transactional", place.properties())
-    # The log of transactions is made at its first use.
-    found = until(lambda: store.snapshot(place.group, place.at(0), timeout=4), despite=KafkaError)
-    assert found.positions == {}
-    with pytest.raises(KafkaException):
-        older.commit_transaction(30)
-    insist(store, place.group, place.at(7))
-    assert place.held() == place.at(7)
-
-
 def test_one_bad_topic_does_not_hold_up_a_transaction(place: GroupAndTopic, opened: Opened) -> None:
     """A partition that is gone aborts all; the same call commits the others without it."""
     store = opened("transactional", place.properties())
@@ -271,115 +251,44 @@ def test_a_member_reads_no_records(
     assert set(requests) == {0}
 
 
-class Driver:
-    """A process that commits all the time, and what it was answered last."""
-
-    def __init__(self, place: GroupAndTopic, mode: str, name: str, first: int, **more: str) -> None:
-        settings = {
-            "properties": place.properties(more),
-            "mode": mode,
-            "topic": place.topic,
-            "group": place.group,
-            "name": name,
-            "first": first,
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kafka.driver", json.dumps(settings)],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        self.said: list[tuple[int, list[str]]] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            offset, said = json.loads(line)
-            self.said.append((offset, said))
-
-    def wait(self, answer: str) -> None:
-        """Until it was answered this from now on."""
-        seen = len(self.said)
-
-        def told() -> bool:
-            assert self.process.poll() is None, "the driver has ended"
-            return [answer] in [said for _, said in self.said[seen:]]
-
-        until(told, what=lambda: self.said[-3:])
-
-    def end(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
 def replace(
-    place: GroupAndTopic, mode: str, more: Mapping[str, str], still: float, waits: str | None
+    place: GroupAndTopic, mode: str, more: Mapping[str, str], still: float, waits: str = "ok"
 ) -> None:
-    """Stop a driver for some seconds, start its successor, and resume it: it commits no more.
+    """Stop a driver, start its successor (`waits`: its first answer), and resume the zombie."""
 
-    `waits` is what the successor is answered until it may commit.
-    """
-    zombie = Driver(place, mode, "zombie", 100, **more)
-    successor = None
-    try:
-        zombie.wait("ok")
-        zombie.process.send_signal(signal.SIGSTOP)
+    def driver(name: str, first: int) -> Puppet:
+        named = {"topic": place.topic, "group": place.group, "name": name, "mode": mode}
+        wanted = {**named, "properties": place.properties(more), "first": first}
+        return Puppet("tests.kafka.driver", json.dumps(wanted))
+
+    with driver("zombie", 100) as zombie:
+        zombie.await_line("ok", 60)
+        zombie.freeze()
         time.sleep(still)
-        successor = Driver(place, mode, "successor", 100_000, **more)
-        if waits is not None:
-            successor.wait(waits)
-        successor.wait("ok")
-        resumed = len(zombie.said)
-        zombie.process.send_signal(signal.SIGCONT)
-        zombie.wait(FATAL[mode])
-        seen = {said for _, answers in zombie.said[resumed + 1 :] for said in answers}
-        assert "ok" not in seen  # the first line after it may be of before
-        successor.wait("ok")
-        assert {position.metadata for position in place.held().values()} == {"successor"}
-    finally:
-        zombie.end()
-        if successor is not None:
-            successor.end()
+        with driver("successor", 100_000) as successor:
+            successor.await_line(waits, 60)
+            successor.await_line("ok", 60)
+            resumed = len(zombie.lines)
+            zombie.thaw()
+            zombie.await_line(FATAL[mode], 60, after=resumed)
+            assert "ok" not in zombie.lines[resumed + 1 :]  # the first after it may be of before
+            successor.await_line("ok", 60, after=len(successor.lines))
+            assert {position.metadata for position in place.held().values()} == {"successor"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "more", "still"),
-    [
-        pytest.param("transactional", {}, 1, id="transactional"),
-        pytest.param("member", {}, 1, id="member"),
-        # Longer than its session: librdkafka would let the zombie in again, over its successor.
-        pytest.param(
-            "member",
-            {"session.timeout.ms": "6000"},
-            9,
-            id="member-after-its-session",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_a_driver_that_stood_still_is_replaced(
-    mode: str, more: Mapping[str, str], still: float, place: GroupAndTopic
-) -> None:
-    """Stopped, replaced and resumed it commits nothing more, and its successor goes on."""
-    replace(place, mode, more, still, None)
+@pytest.mark.slow  # tests/attack/test_crash_points.py has those that stand still for a moment
+def test_a_member_that_stood_still_for_longer_than_its_session(place: GroupAndTopic) -> None:
+    """It commits nothing more; librdkafka would let the zombie in again, over its successor."""
+    replace(place, "member", {"session.timeout.ms": "6000"}, 9)
 
 
 @pytest.mark.slow
 @new_protocol
-def test_in_the_new_protocol_a_zombie_finds_its_place_taken(
-    start_broker: Callable[..., Broker],
-) -> None:
+def test_in_the_new_protocol_a_zombie_is_replaced(start_broker: Callable[..., Broker]) -> None:
     """Its successor gets in when the session has ended, and the zombie cannot come back."""
-    session = {"min.session": "6000", "session": "6000"}
-    heartbeat = {"min.heartbeat.interval": "1000", "heartbeat.interval": "1000"}
-    properties = {f"group.consumer.{name}.timeout.ms": value for name, value in session.items()}
-    properties |= {f"group.consumer.{name}.ms": value for name, value in heartbeat.items()}
+    times = {"min.session.timeout": "6000", "session.timeout": "6000"}
+    times |= {"min.heartbeat.interval": "1000", "heartbeat.interval": "1000"}
+    properties = {f"group.consumer.{name}.ms": value for name, value in times.items()}
     place = place_of(start_broker(properties=properties))
     replace(place, "member", NEW, 0, "UNRELEASED_INSTANCE_ID")
 

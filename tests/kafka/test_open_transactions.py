@@ -1,4 +1,4 @@
-"""Whose an open transaction is, whether it ends by itself, and how it is read; no broker."""
+"""Whose an open transaction is, if it ends by itself, and what counts as its end; no broker."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from eo_listener.client_config.identities import IdOwner, sink_transactional_id, transactional_id
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
 from eo_listener.errors import KafkaError
+from eo_listener.kafka import open_transactions
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
     DescribedTransactions,
@@ -22,11 +23,13 @@ from eo_listener.kafka.java_transactions import (
     OpenProducers,
 )
 from eo_listener.kafka.open_transactions import (
+    COORDINATOR,
     NOT_FOUND,
     CoordinatorAnswers,
     OpenTransaction,
     StableOffsets,
     TransactionReader,
+    TransactionRepair,
     TransactionVerdict,
     judge_transactions,
     stable_offsets,
@@ -233,10 +236,7 @@ OF_T0 = replace(ONGOING, epoch=0, partitions=frozenset({T0}))
 
 
 class Java:
-    """One producer is open in a partition, and no coordinator names its id.
-
-    Describing any id is answered by `code`.
-    """
+    """One open producer, whose id no coordinator names; describing any id is answered by `code`."""
 
     def __init__(self, code: str = NOT_FOUND, producer_id: int = 4711) -> None:
         self.code = code
@@ -387,3 +387,165 @@ def test_rows_that_are_there_are_named_in_parts(shim: Shim) -> None:
     assert max(shim.sizes) < 1_200_000
     shim.client.leave_out("b", ())
     assert len(shim.sizes) == 3
+
+
+ONE = OpenProducer(4711, 0, 120, 1, 1_000_000)
+LOST = KafkaError("the connection was lost", code="_TRANSPORT")
+EMPTY = replace(OF_T0, state="Empty", started=None)
+ABORTING = replace(OF_T0, state="PrepareAbort")
+EXPIRED = KafkaError("none", code=NOT_FOUND)
+
+
+def transaction(*partitions: TopicPartition) -> OpenTransaction:
+    return OpenTransaction(
+        producer_id=4711,
+        transactional_id=ID,
+        verdict=TransactionVerdict.OPEN,
+        producers=dict.fromkeys(partitions or (T0,), ONE),
+        blocked=frozenset(),
+        described=OF_T0,
+    )
+
+
+@dataclass
+class AfterTakeOver:
+    """What leaders and coordinator answer after the id was taken over; `later` moves `stable`."""
+
+    opened: Mapping[TopicPartition, OpenProducer] = field(default_factory=dict)
+    state: DescribedTransaction | KafkaError = EMPTY
+    away: KafkaError | None = None
+    errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
+    stable: int = 200
+    later: int = 0
+
+    def open_producers(self, asked: Collection[TopicPartition], timeout: float) -> OpenProducers:
+        if self.away is not None:
+            raise self.away
+        self.stable += self.later
+        found = {tp: (one,) for tp, one in self.opened.items() if tp in asked}
+        return OpenProducers(by_partition=found, errors=self.errors)
+
+    def stable_offsets(self, asked: Collection[TopicPartition]) -> StableOffsets:
+        return StableOffsets(ranges=dict.fromkeys(asked, OffsetRange(self.stable, 300)))
+
+    def describe(self, transactional_id: str, timeout: float) -> DescribedTransaction:
+        if isinstance(self.state, KafkaError):
+            raise self.state
+        return self.state
+
+
+taken: list[float] = []
+
+
+def repair(
+    monkeypatch: pytest.MonkeyPatch,
+    java: AfterTakeOver,
+    *failed: KafkaError | None,
+    limit: float = 0.01,
+) -> TransactionRepair:
+    """A repair whose producers take the id over, or fail to; `taken` has their time-outs."""
+    taken.clear()
+
+    class Taken:
+        def __init__(self, *_: object, transaction_timeout: float) -> None:
+            taken.append(transaction_timeout)
+
+        def take_over(self, timeout: float) -> None:
+            if len(taken) <= len(failed) and (error := failed[len(taken) - 1]) is not None:
+                raise error
+
+        def leave(self) -> None:
+            """Have nothing to leave."""
+
+    for name, value in {"_PAUSE": 0.01, "_TIMEOUT": limit, "BatchProducer": Taken}.items():
+        monkeypatch.setattr(open_transactions, name, value)
+    properties = {"bootstrap.servers": "k:9092"}
+    return TransactionRepair(properties, java, java.stable_offsets)  # type: ignore[arg-type]  # stands in
+
+
+OTHER = ONE._replace(producer_id=12)
+NEXT = ONE._replace(epoch=1, start=130)
+
+
+@pytest.mark.parametrize(
+    ("java", "failed", "left"),
+    [
+        pytest.param(AfterTakeOver(), None, {}, id="ended"),
+        pytest.param(AfterTakeOver(), LOST, {}, id="the answer was lost"),
+        pytest.param(AfterTakeOver(state=EXPIRED), None, {}, id="the id has expired"),
+        pytest.param(
+            AfterTakeOver({T0: ONE}, OF_T0),
+            LOST,
+            {COORDINATOR: "Ongoing", "delays-0": "lost"},
+            id="same",
+        ),
+        pytest.param(
+            AfterTakeOver({T0: ONE}), None, {"delays-0": "still open"}, id="at its leader"
+        ),
+        pytest.param(
+            AfterTakeOver(state=ABORTING),
+            None,
+            {COORDINATOR: "PrepareAbort"},
+            id="at its coordinator",
+        ),
+        pytest.param(
+            AfterTakeOver({T0: NEXT}, replace(OF_T0, started=8)), None, {}, id="its next one"
+        ),
+        pytest.param(AfterTakeOver(stable=120), None, {"delays-0": "120"}, id="readers held up"),
+        pytest.param(
+            AfterTakeOver({T0: OTHER._replace(start=100)}, stable=100),
+            None,
+            {},
+            id="by an earlier one",
+        ),
+        pytest.param(
+            AfterTakeOver({T0: OTHER._replace(start=130)}, stable=120),
+            None,
+            {"delays-0": "120"},
+            id="not by one behind it",
+        ),
+        pytest.param(
+            AfterTakeOver(errors={T0: LOST}), None, {"delays-0": "not known"}, id="no leader"
+        ),
+        pytest.param(
+            AfterTakeOver(away=LOST, state=LOST),
+            None,
+            {COORDINATOR: "not known", "delays-0": "not known"},
+            id="Kafka is away",
+        ),
+    ],
+)
+def test_whether_it_has_ended(
+    java: AfterTakeOver,
+    failed: KafkaError | None,
+    left: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As leaders and the coordinator report it, each place with the reason."""
+    answer = repair(monkeypatch, java, failed).fence(ID, transaction())
+    assert answer.keys() == left.keys()
+    assert all(why in answer[place] for place, why in left.items())
+
+
+def test_each_partition_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has ended does not hide one that has not; that readers go on is waited for."""
+    answer = repair(monkeypatch, AfterTakeOver({T1: ONE})).fence(ID, transaction(T0, T1))
+    assert answer.keys() == {"delays-1"}
+    java = AfterTakeOver(stable=117, later=1)
+    assert not repair(monkeypatch, java, limit=30.0).fence(ID, transaction())
+    assert java.stable == 121
+
+
+def test_a_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was changed, and the error has the command that gives the right."""
+    refused = KafkaError("refused", code="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    with pytest.raises(KafkaError, match=f"--operation Write --transactional-id {ID}"):
+        repair(monkeypatch, AfterTakeOver({T0: ONE}, OF_T0), refused).fence(ID, transaction())
+
+
+def test_a_time_out_above_what_brokers_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id is taken over for some seconds, however long its own transactions may last."""
+    too_long = KafkaError("refused", code="INVALID_TRANSACTION_TIMEOUT")
+    for failed, timeouts in ((None, [10.0]), (too_long, [10.0, 1.0]), (LOST, [10.0])):
+        assert not repair(monkeypatch, AfterTakeOver(), failed).fence(ID, transaction())
+        assert taken == timeouts, "one that may have been done is not done again"

@@ -22,60 +22,48 @@ def at(offset: int, writer: str = "me") -> Position:
     return Position(offset=offset, metadata=writer)
 
 
-def owned(*confirmed: int, found: str = "me") -> Ownership:
-    """One that found offset 1 of A, and has confirmed these."""
+def owned(*steps: str) -> Ownership:
+    """One that found offset 1 of A, and then has sent, confirmed or aborted others of A."""
     ours = Ownership()
-    ours.record_read({A: at(1, found)})
-    for offset in confirmed:
-        ours.record_sent({A: at(offset)})
-        ours.record_confirmed({A: at(offset)})
+    ours.record_read({A: at(1)})
+    for step in steps:
+        what, offset = step.split()
+        getattr(ours, f"record_{what}")({A: at(int(offset))})
     return ours
 
 
-def test_what_it_has_committed_or_found_is_its_own() -> None:
+@pytest.mark.parametrize(
+    ("steps", "own", "foreign"),
+    [
+        ((), [1], [5]),
+        (("sent 5", "confirmed 5"), [5], [1]),
+        (("sent 5", "sent 6"), [1, 5, 6], [7]),  # what may have landed, also the older one
+        (("sent 5", "aborted 5"), [1], [5]),  # what can never land
+        (("sent 7", "sent 8", "confirmed 8"), [8], [1, 7]),  # what its own commit has replaced
+    ],
+)
+def test_what_it_has_found_or_may_have_committed_is_its_own(
+    steps: tuple[str, ...], own: list[int], foreign: list[int]
+) -> None:
     """But not at the same offset what another writer has committed: the metadata tells."""
-    assert owned(found="before").foreign({A: at(1, "before")}) is None
-    ours = owned(5)
-    assert ours.foreign({A: at(5)}) is None
-    assert ours.foreign({A: at(5, "successor")}) == A
+    ours = owned(*steps)
+    assert {ours.foreign({A: at(offset)}) for offset in own} == {None}
+    assert {ours.foreign({A: at(offset)}) for offset in foreign} == {A}
+    assert ours.foreign({A: at(own[-1], "successor")}) == A
 
 
 def test_all_that_was_found_or_sent_is_compared() -> None:
     """Whether it has landed or not; each partition once."""
-    ours = owned(5)
+    ours = owned("sent 5", "confirmed 5")
     ours.record_sent({A: at(6), B: at(5)})
     assert ours.partitions == (A, B)
     ours.record_confirmed({A: at(6), B: at(5)})
     assert ours.partitions == (A, B)
 
 
-def test_what_may_have_landed_is_its_own() -> None:
-    """Every commit of unknown outcome may be there, also an older one of several."""
-    ours = owned()
-    ours.record_sent({A: at(5)})
-    ours.record_sent({A: at(6)})
-    assert [ours.foreign({A: at(offset)}) for offset in (1, 5, 6)] == [None, None, None]
-    assert ours.foreign({A: at(7)}) == A
-
-
-def test_what_was_aborted_or_overtaken_is_not() -> None:
-    """What can never land, or what a later commit of its own replaced, would be another's."""
-    ours = owned()
-    ours.record_sent({A: at(5)})
-    ours.record_aborted({A: at(5)})
-    assert ours.foreign({A: at(5)}) == A
-    ours.record_sent({A: at(6)})
-    ours.record_confirmed({A: at(6)})
-    assert ours.foreign({A: at(1)}) == A
-    ours.record_sent({A: at(7)})
-    ours.record_sent({A: at(8)})
-    ours.record_confirmed({A: at(8)})
-    assert ours.foreign({A: at(7)}) == A
-
-
 def test_what_expired_or_was_never_seen_proves_nothing() -> None:
     """An offset that is gone, or of a partition it never read, is no sign of a successor."""
-    ours = owned(5)
+    ours = owned("sent 5", "confirmed 5")
     assert ours.foreign({}) is None
     assert ours.foreign({B: at(9, "somebody")}) is None
 

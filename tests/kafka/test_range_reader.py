@@ -1,4 +1,4 @@
-"""How long readers wait, and which answers of a broker are none yet. No broker."""
+"""How long readers wait, which answers of a broker are none yet, and how old records are."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError as Answer
+from confluent_kafka import Producer
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import cluster_reader
 from eo_listener.kafka.client import ConnectionErrors
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.logs import GroupOffsets
-from eo_listener.kafka.range_reader import RangeReader
+from eo_listener.kafka.range_reader import RangeReader, oldest_records
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
+from tests.broker import Broker
+from tests.topics import Topics
 
 BUSY, SILENT = TopicPartition("out", 0), TopicPartition("out", 1)
 
@@ -110,3 +113,24 @@ def test_what_a_reader_does_not_wait_for(
     with pytest.raises(KafkaError) as refused:
         ClusterReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=0.5).group("g", [TP])
     assert refused.value.code == code
+
+
+_PARTITIONS = 24
+
+
+@pytest.mark.kafka
+def test_no_partition_waits_for_the_records_of_another(broker: Broker) -> None:
+    """A broker sends one that has a large batch by itself; the next is asked for at once."""
+    properties = {"bootstrap.servers": broker.bootstrap_servers}
+    topic = Topics(broker.bootstrap_servers).create(partitions=_PARTITIONS)
+    producer = Producer({**properties, "linger.ms": 50})
+    before = round(time.time() * 1000)
+    for number in range(_PARTITIONS * 1000):
+        producer.produce(topic, value=b"x" * 100, partition=number % _PARTITIONS)
+    assert producer.flush(30) == 0
+    offsets = {TopicPartition(topic, number): 500 for number in range(_PARTITIONS)}
+    begun = time.monotonic()
+    found = oldest_records(properties, offsets, committed=False, seconds=60)
+    assert time.monotonic() - begun < 12  # librdkafka's own pause is a second for each
+    assert found.keys() == offsets.keys()
+    assert all(before <= written <= time.time() * 1000 for written in found.values())

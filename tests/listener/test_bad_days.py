@@ -4,69 +4,23 @@ from __future__ import annotations
 
 import logging
 import statistics
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import pytest
-from confluent_kafka import Consumer, Producer
-from pyspark.sql import SparkSession
+from confluent_kafka import Consumer
 
 from eo_listener import OffsetCommitListener
-from eo_listener.events import CommitFailed, Committed
+from eo_listener.events import CommitFailed
 from tests.broker import Broker
 from tests.groups import await_assignment, total
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
-from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 NOBODY = "127.0.0.1:1"
-
-
-@pytest.mark.slow
-def test_a_broker_that_is_killed_and_comes_back(
-    spark: SparkSession,
-    recording: Recording,
-    start_broker: Callable[..., Broker],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """Killed for 20 s in mid-stream: the query goes on, the group catches up without help."""
-    broker = start_broker()
-    topics = Topics(broker.bootstrap_servers)
-    queries = Queries(spark, broker, tmp_path_factory.mktemp("outage"))
-    topic, group = topics.create(), unique("g")
-    recording.observed()
-    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
-    stop = threading.Event()
-
-    def write() -> None:  # goes on through the outage: the producer keeps what it cannot send
-        while not stop.wait(0.05):
-            producer.produce(topic, b"x")
-            producer.poll(0)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    until(lambda: any(isinstance(e, Committed) for e in recording.events), 60)
-    before = len(recording.events)
-    broker.kill()
-    time.sleep(20)
-    broker.restart()
-    until(lambda: any(isinstance(e, Committed) for e in recording.events[before:]), 60)
-    stop.set()
-    writer.join(30)
-    assert producer.flush(60) == 0
-    query.processAllAvailable()
-    assert query.isActive
-    until(lambda: all(row.lag == 0 for row in queries.described(group)), 30)
-    queries.assert_drained(group, topic)
-    query.stop()
-    assert query.exception() is None
 
 
 @pytest.mark.slow
@@ -163,32 +117,3 @@ def test_a_group_with_members_is_refused_and_explained(
     assert "live members" in line
     assert listener.flush(10)
     queries.assert_drained(group, topic)
-
-
-@pytest.mark.slow
-def test_one_client_a_group_is_reused(
-    recording: Recording, queries: Queries, topics: Topics, broker: Broker
-) -> None:
-    """Twenty commits later this process holds as many connections to the broker as after a few."""
-    topic, group = topics.create(), unique("g")
-    listener = recording.observed()
-    query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
-    port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
-
-    def connections() -> int:
-        ends = (connection.raddr for connection in psutil.Process().net_connections("tcp"))
-        return len([end for end in ends if end[1:] == (port,)])  # an empty tuple when not connected
-
-    writer = Topics(topics.servers)
-    counts = []
-    for _ in range(25):
-        writer.fill(topic, 3)
-        query.processAllAvailable()
-        assert listener.flush()
-        counts.append(connections())
-    query.stop()
-    assert len(recording.of(Committed)) >= 25
-    assert max(counts[5:]) <= counts[4]
-    before = connections()
-    listener.close()
-    until(lambda: connections() < before, 10)

@@ -75,9 +75,7 @@ def test_a_query_whose_session_was_stopped_holds_nobody_up(
 
 
 @pytest.mark.slow
-def test_a_dead_kafka_does_not_hold_up_the_end(
-    broker: Broker, topics: Topics, tmp_path: Path
-) -> None:
+def test_a_dead_kafka_holds_up_no_end(broker: Broker, topics: Topics, tmp_path: Path) -> None:
     """With nobody at the address the program ends within its flush time, and names the loss."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 300)

@@ -6,14 +6,12 @@ import threading
 import time
 
 import pytest
-from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.events import (
     CommitRefused,
     Event,
     GuardViolation,
-    ProgressEventsDuplicated,
     ProgressEventsMissed,
     Refusal,
     ViolationKind,
@@ -131,64 +129,7 @@ def test_records_that_retention_took_first_are_seen(
     assert queries.positions(group)[tp].offset == (20 if guard == "withhold" else 50)
 
 
-def test_offsets_that_move_back_are_seen(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """A topic that shrank under failOnDataLoss=false: Spark goes back in silence, we do not."""
-    topic, group = topics.create(partitions=1), unique("g")
-    topics.fill(topic, 1000)  # more than the new topic gets before Spark looks at it
-    listener = recording.observed()
-    data = queries.read(
-        subscribe=topic,
-        eo__commit__group=group,
-        failOnDataLoss="false",
-        kafka__metadata__max__age__ms="500",
-    )
-    query = queries.start(data, drain=False)
-    query.processAllAvailable()
-    assert listener.flush()
-    topics.delete(topic)
-    topics.create_as(topic, 1)
-    topics.fill(topic, 10)
-
-    def told() -> bool:
-        topics.fill(topic, 1)
-        return bool(recording.of(GuardViolation))
-
-    until(told)
-    query.stop()
-    assert not listener.flush()
-    assert kinds(recording.events) & {ViolationKind.BACKWARD, ViolationKind.VANISHED}
-
-
-def test_a_listener_that_was_added_twice_harms_nothing(
-    spark: SparkSession,
-    listener: OffsetCommitListener,
-    recording: Recording,
-    queries: Queries,
-    topics: Topics,
-) -> None:
-    """A notebook cell that was run again: each batch counts once, and the mistake is said once."""
-    topic, group = topics.create(), unique("g")
-    spark.streams.addListener(listener)
-    try:
-        query = queries.start(queries.read(subscribe=topic, eo__commit__group=group), drain=False)
-        for _ in range(3):
-            topics.fill(topic, 20)
-            query.processAllAvailable()
-        query.stop()
-        assert listener.flush()
-    finally:
-        spark.streams.removeListener(listener)
-    queries.assert_drained(group, topic)
-    assert len(recording.of(ProgressEventsDuplicated)) == 1
-    assert not recording.of(GuardViolation)
-    assert not recording.of(CommitRefused)
-
-
-def test_a_healthy_life_raises_no_alarm(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
+def test_a_healthy_life_is_no_alarm(recording: Recording, queries: Queries, topics: Topics) -> None:
     """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
     plain, transactional, group = topics.create(), topics.create(), unique("g")
     threads = threading.active_count()
@@ -208,6 +149,9 @@ def test_a_healthy_life_raises_no_alarm(
         query.processAllAvailable()
         query.stop()
     assert listener.flush()
+    rows = queries.described(group)
+    assert sorted(row.partition for row in rows if row.topic == plain) == [*range(5)]
+    assert {row.lag for row in rows} == {0}
     unwanted = (GuardViolation, ProgressEventsMissed, CommitRefused)
     assert not [event for event in recording.events if isinstance(event, unwanted)]
     # py4j keeps a thread for each of Spark's that has called Python

@@ -27,10 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def test_a_backlog_is_reported_while_it_is_read(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """Batches of 40 out of 100 records: the lag falls by steps, and the query ends at none.
-
-    Event time is told because the query has a watermark.
-    """
+    """Batches of 40 out of 100 records: the lag falls by steps, and the query ends at none."""
     registry = CollectorRegistry()
     listener = recording.add(
         OffsetCommitListener(observers=[Prometheus(registry), recording.events.append])
@@ -51,26 +48,17 @@ def test_a_backlog_is_reported_while_it_is_read(
     fed = recording.of(RunGroupsChanged)
     assert [(event.query, event.ended) for event in fed] == [(group, False), (group, True)]
 
-    labels = {
-        "cluster": queries.broker.bootstrap_servers,
-        "consumergroup": group,
-        "topic": topic,
-        "partition": "0",
-    }
-    assert registry.get_sample_value("eo_listener_consumergroup_current_offset", labels) == 100
-    assert registry.get_sample_value("eo_listener_consumergroup_lag", labels) == 0
-    query = {"query": group}
-    assert registry.get_sample_value("eo_listener_query_batch_id", query) == 2
-    assert registry.get_sample_value("eo_listener_query_input_rows", query) == 20
-    rate = registry.get_sample_value("eo_listener_query_processed_rows_per_second", query)
-    assert rate is not None
-    assert rate > 0
-    done = registry.get_sample_value("eo_listener_query_last_batch_timestamp_seconds", query)
-    assert done is not None
-    assert begun < done <= time.time()
-    event_lag = registry.get_sample_value("eo_listener_query_event_time_lag_seconds", query)
-    assert event_lag is not None
-    assert event_lag > 10 * 365 * 86400.0
+    def number(name: str, **labels: str) -> float:
+        return registry.get_sample_value(f"eo_listener_{name}", labels) or 0.0
+
+    of_group = {"cluster": topics.servers, "consumergroup": group, "topic": topic}
+    assert number("consumergroup_current_offset", **of_group, partition="0") == 100
+    assert number("consumergroup_lag_sum", **of_group) == 0
+    assert number("query_batch_id", query=group) == 2
+    assert number("query_input_rows", query=group) == 20
+    assert number("query_processed_rows_per_second", query=group) > 0
+    assert begun < number("query_last_batch_timestamp_seconds", query=group) <= time.time()
+    assert number("query_event_time_lag_seconds", query=group) > 10 * 365 * 86400.0
 
 
 @pytest.fixture
@@ -87,9 +75,7 @@ def quick_idle_events(spark: SparkSession) -> Iterator[None]:
 def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
     recording: Recording, queries: Queries, topics: Topics
 ) -> None:
-    """The time of the last event goes on while there is nothing to do, stands still in the batch
-    that hangs, with no lag known, and goes on after it.
-    """
+    """The time of the last event goes on while all is idle, and stands still in a batch."""
     registry = CollectorRegistry()
     recording.add(OffsetCommitListener(observers=[Prometheus(registry)]))
     topic, group = topics.create(partitions=1), unique("g")

@@ -170,7 +170,7 @@ def test_only_a_transaction_needs_a_group_of_ascii(mode: CommitMode) -> None:
         ({"guard": "warn", "on_rewind": "refuse"}, Policy(accept_marks=True)),
     ],
 )
-def test_marks_are_obeyed_where_the_guard_leaves_them(
+def test_marks_are_obeyed_by_a_guard_that_leaves_them(
     given: dict[str, Any], policy: Policy
 ) -> None:
     """One that does not withhold passes those of an earlier run; rewinds are asked for."""

@@ -41,7 +41,7 @@ def ask(address: tuple[str, int], request: bytes = GET) -> bytes:
     return b""
 
 
-def test_one_who_keeps_its_request_back_makes_room(
+def test_one_who_is_silent_makes_room(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that has done so for longest, and not before it has had some time."""
@@ -60,7 +60,7 @@ def test_one_who_keeps_its_request_back_makes_room(
         assert second.recv(1000).startswith(b"HTTP/1.0 200")
 
 
-def test_one_who_is_being_answered_is_left_alone(
+def test_one_being_answered_stays(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the answer takes: the next one is refused."""

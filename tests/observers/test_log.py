@@ -46,7 +46,8 @@ from tests.observers.events import (
     refused,
 )
 
-DONE = committed(Offsets({P0: 5}))
+FIVE, OTHER = Offsets({P0: 5}), Offsets({P1: 5})
+DONE = committed(FIVE)
 
 
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[tuple[int, str]]:
@@ -67,21 +68,14 @@ def test_an_outage_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("unknown", [True, False])
-def test_an_outcome_that_is_not_known_is_reported(
-    caplog: pytest.LogCaptureFixture, unknown: bool
-) -> None:
+def test_an_unknown_outcome_is_reported(caplog: pytest.LogCaptureFixture, unknown: bool) -> None:
     """The commit may have landed; where Kafka has refused it, it has not."""
     ((_, line),) = told(caplog, replace(failed(), unknown=unknown))
     assert (", outcome unknown)" in line) is unknown
 
 
 GONE = failed("UNKNOWN_TOPIC_OR_PART", P1)
-OUTAGE = [
-    failed("_TRANSPORT", P0),
-    failed("_TRANSPORT", P1),
-    failed("_TRANSPORT", P0),
-    DONE,
-]
+OUTAGE = [*(failed("_TRANSPORT", tp) for tp in (P0, P1, P0)), DONE]
 
 
 @pytest.mark.parametrize(
@@ -90,16 +84,8 @@ OUTAGE = [
         # When the cause changes, the new one is logged, once.
         ([failed(), failed("UNKNOWN_MEMBER_ID"), failed(), failed()], "commit failed", 2),
         # A partition that stays refused is not reported after each good commit around it,
-        (
-            [GONE, DONE, GONE, DONE, GONE],
-            "commit failed",
-            1,
-        ),
-        (
-            [GONE, DONE, GONE, DONE, GONE],
-            "commits succeed again",
-            0,
-        ),
+        ([GONE, DONE] * 2, "commit failed", 1),
+        ([GONE, DONE] * 2, "commits succeed again", 0),
         # and a second outage is logged like the first while a topic keeps its group failing.
         ([GONE, *OUTAGE, GONE, *OUTAGE], "commit failed (_TRANSPORT", 2),
         ([GONE, *OUTAGE, GONE, *OUTAGE], "commit failed (UNKNOWN", 1),
@@ -112,39 +98,6 @@ def test_each_trouble_is_said_once(
 ) -> None:
     """However often it comes, as long as it lasts."""
     assert [words in line for _, line in told(caplog, *events)].count(True) == times
-
-
-OF_GROUP: list[tuple[Event, int, str]] = [
-    (CommitAbandoned(**GROUP, offsets=Offsets({P0: 5})), logging.ERROR, "confirmed; the group"),
-    (GroupOffsetsMissing(**GROUP, offsets=Offsets({P0: 5})), logging.WARNING, "t-0: 5"),
-    (
-        TopicRecreated(**GROUP, topic="t", was="one", now="two", offsets=Offsets({P0: 5})),
-        logging.ERROR,
-        "topic t",
-    ),
-    (
-        CommitterFenced(
-            **GROUP, code="FENCED_INSTANCE_ID", cause="c", fix="f", offsets=Offsets({P0: 5})
-        ),
-        logging.ERROR,
-        "FENCED_INSTANCE_ID",
-    ),
-    (
-        PartitionsShared(**GROUP, partitions=(P0,), readers=("one, 0", "two, 1")),
-        logging.WARNING,
-        "one, 0",
-    ),
-]
-
-
-@pytest.mark.parametrize(("event", "level", "part"), OF_GROUP)
-def test_what_ends_commits_is_an_error(
-    caplog: pytest.LogCaptureFixture, event: Event, level: int, part: str
-) -> None:
-    """What recovers by itself is a warning; each names the group, and is logged each time."""
-    for said, text in told(caplog, event, event):
-        assert (said, text.startswith("group g at k:9092: "), part in text) == (level, True, True)
-    assert len(caplog.records) == 2
 
 
 def test_the_first_commit_of_a_group_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -167,12 +120,7 @@ def test_an_end_says_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     logbook = EventLogger(lambda: now[0])
     with caplog.at_level(logging.INFO, "eo_listener"):
-        for event in (
-            failed("_TRANSPORT", P0),
-            failed("_TRANSPORT", P1),
-            DONE,
-            committed(Offsets({P1: 5})),
-        ):
+        for event in (*(failed("_TRANSPORT", tp) for tp in (P0, P1)), DONE, committed(OTHER)):
             logbook(event)
             now[0] += 2.5
     (end,) = [line for line in caplog.messages if "commits succeed again" in line]
@@ -183,9 +131,7 @@ MALFUNCTION = InternalError(where="query q", problem="TypeError")
 
 
 @pytest.mark.parametrize("event", [refused(), FOREIGN, MALFUNCTION])
-def test_what_comes_back_after_a_while_is_news(
-    caplog: pytest.LogCaptureFixture, event: Event
-) -> None:
+def test_what_comes_back_later_is_news(caplog: pytest.LogCaptureFixture, event: Event) -> None:
     """A fight that goes on is one line; the same trouble some weeks later is another."""
     now = [0.0]
     logbook = EventLogger(lambda: now[0])
@@ -201,9 +147,7 @@ def test_what_comes_back_after_a_while_is_news(
     assert len(caplog.records) == 2
 
 
-def test_a_thousand_troubles_do_not_silence_the_next(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_troubles_do_not_silence_the_next(caplog: pytest.LogCaptureFixture) -> None:
     """The most recent problems are remembered; a new one is always logged."""
     logbook = EventLogger(lambda: 0.0)
     for number in range(3_000):
@@ -222,6 +166,11 @@ NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, l
 @pytest.mark.parametrize(
     ("event", "level", "parts"),
     [
+        (CommitAbandoned(**GROUP, offsets=FIVE), ERROR, ["confirmed; the group", "t-0: 5"]),
+        (GroupOffsetsMissing(**GROUP, offsets=FIVE), WARNING, ["t-0: 5"]),
+        (TopicRecreated(**GROUP, topic="t", was="a", now="b", offsets=FIVE), ERROR, ["topic t"]),
+        (CommitterFenced(**GROUP, code="X", cause="c", fix="f", offsets=FIVE), ERROR, ["(X)"]),
+        (PartitionsShared(**GROUP, partitions=(P0,), readers=("one", "two")), WARNING, ["one"]),
         # Batches that went well are not logged; a replay, an accepted loss and a failure are.
         (APPLIED, NO_LINE, []),
         (replace(APPLIED, gaps=LOST, attempts=2), WARNING, ["12", "2", "3", "t-0 5..7, t-1 1..2"]),
@@ -240,14 +189,14 @@ NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, l
         (SourceIgnored(**IGNORED, misconfigured=False), INFO, ["source 1: p. Cause: c. Fix: f"]),
     ],
 )
-def test_what_a_query_does_is_logged_as_far_as_it_matters(
+def test_what_happens_is_logged_as_far_as_it_matters(
     caplog: pytest.LogCaptureFixture, event: Event, level: int, parts: list[str]
 ) -> None:
-    """Each line names the query and the facts; a warning is for what somebody should look at."""
-    lines = told(caplog, event)
-    assert [one for one, _ in lines] == [level] * (level is not NO_LINE)
+    """Each time; with the group or the query, and the facts. What ends commits is an error."""
+    lines = told(caplog, event, event)
+    assert [one for one, _ in lines] == [level] * (2 * (level is not NO_LINE))
     for _, line in lines:
-        assert line.startswith("query flights")
+        assert line.startswith(("group g at k:9092: ", "query flights"))
         assert [part for part in parts if part not in line] == []
 
 

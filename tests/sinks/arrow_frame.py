@@ -40,7 +40,6 @@ class ArrowFrame:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> ArrowFrame:
-        """Make one of these rows."""
         return cls({field.name: _SPARK[field.type] for field in rows.schema}, lambda: [rows])
 
     @classmethod
@@ -80,8 +79,6 @@ class ArrowFrame:
 
 
 class ArrowFrames(Frames):
-    """What the steps of a batch do with them."""
-
     def is_frame(self, made: Any) -> bool:
         return isinstance(made, ArrowFrame)
 

@@ -19,10 +19,6 @@ Found: TypeAlias = "Head | None"
 class Broken(MemorySink):
     """A right one, in steps that can be done wrong."""
 
-    def __init__(self, store: MemoryStore, *, key: str) -> None:
-        super().__init__(store, key=key)
-        self.transaction: Transaction | None = None
-
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
         rows = list(frame)
         transaction = self.store.begin()

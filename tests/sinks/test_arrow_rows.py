@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 from collections.abc import Callable
 from contextlib import closing
@@ -18,8 +17,8 @@ from eo_listener.errors import RetriableSinkError
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks import arrow_rows, fetch_plan
 from eo_listener.sinks.arrow_rows import TaskSize, stream
-from tests.sinks.plans import planned
 from tests.sinks.programs import run_program
+from tests.sinks.test_fetch_plan import planned
 
 pytestmark = pytest.mark.spark
 
@@ -210,7 +209,7 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from eo_listener.sinks.arrow_rows import TaskSize, stream
-from tests.sinks.plans import planned
+from tests.sinks.test_fetch_plan import planned
 conf = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
 conf = conf.config("spark.driver.maxResultSize", "4m").config("spark.log.level", "OFF")
 spark = conf.config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -255,45 +254,3 @@ def test_all_cores_compute_a_batch_in_tasks_that_spark_brings(
     answer = run_program("".join([PROGRAM, *parts, "spark.stop()"]), master, tmp_path)
     said = {TOGETHER: "together; kept 0", GREEDY: "rows 10000"}
     assert answer.stdout.splitlines() == [said[part] for part in parts], answer.stderr[-3000:]
-
-
-HUGE = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from pyspark.sql import SparkSession
-from tests.sinks.plans import planned
-from eo_listener.sinks.arrow_rows import stream
-spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
-count = int(sys.argv[1])
-frame = spark.range(0, count, 1, 1).selectExpr("id", "concat(id, repeat('x', 1000)) AS v")
-at_once = sys.argv[2] == "whole"
-rows = [batch.num_rows for batch in stream(frame, planned(count, 1), at_once=at_once)]
-print("rows", sum(rows))
-"""
-
-
-def run_small(count: int, how: str) -> subprocess.CompletedProcess[str]:
-    """Stream one task of so many rows of 1 KB through a JVM with the smallest heap of Spark's."""
-    submit = (
-        "--master local[1] --driver-memory 512m --conf spark.driver.maxResultSize=0 "
-        "--conf spark.driver.host=127.0.0.1 --conf spark.log.level=ERROR "
-        "--conf spark.driver.extraJavaOptions=-XX:+ExitOnOutOfMemoryError pyspark-shell"
-    )
-    return run_program(HUGE, count, how, environment={"PYSPARK_SUBMIT_ARGS": submit}, timeout=600)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1300)
-def test_a_partition_larger_than_the_heap_passes() -> None:
-    """1.2 GB in one task go through a driver JVM of 512 MB, which the whole task would end."""
-    answer = run_small(1_200_000, "cut")
-    assert "rows 1200000" in answer.stdout, answer.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(700)
-def test_the_whole_task_would_not_pass() -> None:
-    """The same rows uncut end that JVM: what is shown above is the cut."""
-    answer = run_small(1_200_000, "whole")
-    assert "rows" not in answer.stdout
-    assert "OutOfMemoryError" in answer.stdout + answer.stderr

@@ -11,10 +11,20 @@ import pytest
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.model.counted_sources import CountedSources
+from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
 from eo_listener.sinks.fetch_plan import TASK_BYTES, Fetch, choose_fetch, cut_count, next_count
-from tests.sinks.plans import planned
+from eo_listener.testing.made_up_entries import entry_of, plan_of
+
+
+def planned(*counts: int) -> PlannedBatch:
+    """A batch with so many offsets in each of its partitions."""
+    spans = {
+        TopicPartition("flights", at): OffsetRange(7, 7 + count) for at, count in enumerate(counts)
+    }
+    return plan_of(entry_of({}, spans))
 
 
 @pytest.mark.parametrize(
@@ -65,28 +75,26 @@ def test_more_than_two_tasks_are_computed_by_all_cores(
 
 
 @pytest.mark.parametrize(
-    ("count", "size", "following"),
+    ("count", "size", "limit", "following"),
     [
-        (1, 0, 4),
-        (1, 100, 4),
-        (4, TASK_BYTES // 100, 16),
-        (1, TASK_BYTES, 1),
-        (1, TASK_BYTES // 2, 2),
-        (1, 5 * TASK_BYTES, 1),
-        (8, TASK_BYTES, 8),
-        (8, 2 * TASK_BYTES, 4),
-        (8, 100 * TASK_BYTES, 1),
+        (1, 0, None, 4),
+        (1, 100, None, 4),
+        (4, TASK_BYTES // 100, None, 16),
+        (1, TASK_BYTES, None, 1),
+        (1, TASK_BYTES // 2, None, 2),
+        (1, 5 * TASK_BYTES, None, 1),
+        (8, TASK_BYTES, None, 8),
+        (8, 2 * TASK_BYTES, None, 4),
+        (8, 100 * TASK_BYTES, None, 1),
+        (4, 400, 1000, 5),  # half of Spark's own limit
+        (4, 400, 4 * TASK_BYTES, 16),
     ],
 )
-def test_tasks_come_together_while_they_are_small(count: int, size: int, following: int) -> None:
+def test_tasks_come_together_while_they_are_small(
+    count: int, size: int, limit: int | None, following: int
+) -> None:
     """As many as make 32 MB, as the last ones were; at most four times as many, at least one."""
-    assert next_count(count, size) == following
-
-
-def test_spark_s_own_limit_counts_too() -> None:
-    """Half of it may come together: the next tasks may be larger than the last ones."""
-    assert next_count(4, 400, limit=1000) == 5
-    assert next_count(4, 400, limit=4 * TASK_BYTES) == 16
+    assert next_count(count, size, **({} if limit is None else {"limit": limit})) == following
 
 
 # What a batch teaches about the next one
@@ -150,29 +158,25 @@ def test_after_a_batch_or_a_task_that_was_large_the_next_comes_task_by_task() ->
 
 
 @pytest.mark.parametrize(
-    ("planned", "size", "rows"),
+    ("before", "offsets", "size", "rows"),
     [
-        (5000, 5000 * 100, 20_000),  # four times as many at most
-        (5000, 5000 * (TASK_BYTES // 1000), 1000),
-        (5000, 5000 * (TASK_BYTES // 6000), 6000),
-        (999, 999 * TASK_BYTES, 5000),  # too few to tell
-        (1000, 1000 * TASK_BYTES, 1),
-        (1000, 3000 * TASK_BYTES, 1),
-        (1000, 0, 20_000),
+        (5000, 5000, 5000 * 100, 20_000),  # four times as many at most
+        (5000, 5000, 5000 * (TASK_BYTES // 1000), 1000),
+        (5000, 5000, 5000 * (TASK_BYTES // 6000), 6000),
+        (5000, 999, 999 * TASK_BYTES, 5000),  # too few to tell
+        (5000, 1000, 1000 * TASK_BYTES, 1),
+        (5000, 1000, 3000 * TASK_BYTES, 1),
+        (5000, 1000, 0, 20_000),
+        (10, 10, 10 * TASK_BYTES, 1),  # as few as a task has
     ],
 )
-def test_tasks_get_as_many_rows_as_make_32_mb(planned: int, size: int, rows: int) -> None:
+def test_tasks_get_as_many_rows_as_make_32_mb(
+    before: int, offsets: int, size: int, rows: int
+) -> None:
     """By what the offsets of the last batch have become."""
-    one = TaskSize(5000)
-    one.learn(planned, size)
+    one = TaskSize(before)
+    one.learn(offsets, size)
     assert one.rows == pytest.approx(rows, rel=0.01)
-
-
-def test_few_rows_are_enough_to_tell_where_tasks_are_small() -> None:
-    """A size that the user made smaller than 1,000 is learned from as few."""
-    size = TaskSize(10)
-    size.learn(10, 10 * TASK_BYTES)
-    assert size.rows == 1
 
 
 def test_rows_that_are_too_many_make_tasks_of_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks import ledger_address
 from eo_listener.sinks.ledger_address import EACH_FORM, LedgerAddress
 from eo_listener.spark.session.local_spark import LocalSpark
-from eo_listener.testing import MemorySink
 
 NONE = LocalSpark({})  # it is never started
 
@@ -144,11 +143,6 @@ def test_a_command_finds_the_ledger_of_each_sink(sink: Sink, address: str, more:
     assert place.servers == ("a:9092,b:9092" if address.startswith("kafka:") else None)
     assert LedgerAddress.parse(address).store is LedgerStore.from_address(address)
     assert "hidden" not in repr(place)
-
-
-def test_a_store_of_a_user_is_found_by_no_command() -> None:
-    """It is a sink without more than the protocol asks for."""
-    assert not isinstance(MemorySink(), PlacedSink)
 
 
 @pytest.mark.parametrize("form", EACH_FORM)

@@ -35,7 +35,6 @@ class TestMemorySink(SinkConformance):
 
 
 def failures(kind: type[Broken]) -> Iterator[str]:
-    """Yield the tests of the suite that fail."""
     for name in dir(SinkConformance):
         if name.startswith("test_"):
             suite = TestMemorySink()

@@ -100,8 +100,8 @@ class ClusterState:
 
         The group with the fewest failures goes first, so that groups without answers delay the
         others least. Among groups with equally many failures, the group that has waited longest
-        goes first. After `OUT_OF_TURN` requests it goes first in any case, so that no group waits
-        forever.
+        goes first. After `OUT_OF_TURN` requests, the group that has waited longest goes first in
+        any case, so that no group waits forever.
         """
         if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()

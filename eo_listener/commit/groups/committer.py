@@ -117,7 +117,7 @@ class Committer:
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
-        """Set the clusters that live runs feed, so that the workers of the others may end."""
+        """Set the clusters that live runs feed, so that the workers of other clusters may end."""
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:

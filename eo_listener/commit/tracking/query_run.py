@@ -335,7 +335,7 @@ class RunReporter:
         return RunGroupsChanged(query=query, run_id=run_id, groups=groups, ended=True)
 
     def _cluster(self, run_id: str, source: int, routed: RoutedOffsets) -> str | None:
-        """Return the cluster of a source's groups, or None if it never had a group."""
+        """Return the cluster of a source's groups, or None if the source never had a group."""
         parts = routed.sources.get(source)
         if parts is not None:
             self._clusters[run_id, source] = str(parts[0].cluster)

@@ -125,7 +125,7 @@ class TrackerThread:
             self._tracker.serve(buffered, moment, check_all=check_all)
 
     def _wait(self) -> tuple[BufferedEvents | None, bool]:
-        """Wait for work; return the events, or None to stop, and True to check all queries."""
+        """Wait for work; return the events (None: stop), and whether to check all queries."""
         with self._changed:
             self._busy = False
             self._changed.notify_all()

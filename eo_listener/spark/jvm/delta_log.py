@@ -37,7 +37,7 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at one moment, when `version` existed, and perhaps a newer version too.
+    """A table at a moment when `version` existed; a newer version may have existed too.
 
     `settings` has the requested table properties, if they are set.
     """
@@ -119,7 +119,7 @@ def qualified_location(session: SparkSession, path: str) -> str:
 
 
 def other_files(session: SparkSession, location: str) -> list[str]:
-    """Return the names in a table's folder, except its log's folder. Raises JvmError."""
+    """Return the names in a table's folder, except the folder of the log. Raises JvmError."""
     with asking("list the folder of a table"):
         folder = _class(session, _PATH)(location)
         files = folder.getFileSystem(_hadoop(session))

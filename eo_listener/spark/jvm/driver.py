@@ -33,9 +33,8 @@ _KEPT = 1000  # a limit for runs whose end is never reported: each holds a query
 class LiveQueries:
     """The `QueryReader` of classic PySpark: asks the query itself, even if it has just ended.
 
-    The object holds a query from the query's start, or from the first request about it, until
-    `forget`, because Spark releases a query that has ended, perhaps a moment after its start
-    (`availableNow`).
+    Spark releases a query that has ended, perhaps a moment after its start (`availableNow`). So the
+    object holds each query from its start, or from the first request about it, until `forget`.
 
     A thread of Spark may call only the method `hold`.
     """

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 FILES: Final = 5000
 """The most files to read in a search. Each has all snapshots that the table had at its time."""
 _SOME: Final = 500
-"""The number of files after which a search logs a line; on an object store this takes a minute."""
+"""A search logs a line after this number of files, which take a minute on an object store."""
 _TOLERANCE: Final = 60_000
 """The milliseconds by which a file may be older than the previous file, as Iceberg allows."""
 

@@ -19,7 +19,7 @@ _PARSER: Final = "org.apache.iceberg.TableMetadataParser"
 _SNAPSHOT: Final = "org.apache.iceberg.SnapshotParser"
 _NO_TABLE: Final = "org.apache.iceberg.exceptions.NoSuchTableException"
 _FOREVER: Final = 2**63 - 1
-"""The age in ms at which a branch expires: never, whatever history.expire.max-ref-age-ms is."""
+"""A maximum age in ms that no branch reaches; it overrides history.expire.max-ref-age-ms."""
 _KEPT: Final = 100
 """The number of a branch's snapshots that do not expire while a batch writes the branch."""
 

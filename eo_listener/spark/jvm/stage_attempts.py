@@ -2,8 +2,8 @@
 
 If an executor is lost, Spark runs the lost part of a map stage again, and keeps the rest. The two
 parts fit together only if the rows of the stage do not depend on the order in which Spark reads
-their input. With `dropDuplicates`, `first` or `row_number` over ties they depend on it: then some
-rows are missing, and others doubled.
+their input. With `dropDuplicates`, `first` or `row_number` over ties, the rows depend on that
+order: then some rows are missing, and others doubled.
 """
 
 from __future__ import annotations

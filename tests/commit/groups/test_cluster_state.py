@@ -14,7 +14,7 @@ from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, Snaps
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.events import CommitFailed, Committed, Event
 from eo_listener.model.protocols import GroupSnapshot
-from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.offsets import Position, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -68,19 +68,6 @@ def sent(b: AnsweredClusterState, now: float) -> CommitRequest:
     return request
 
 
-def test_what_is_offered_is_sent_once_and_not_again() -> None:
-    """A confirmed offset is not committed a second time."""
-    b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5))
-    request = sent(b, 0.0)
-    assert request.positions[P0] == Position(offset=5, metadata="m5")
-    (event,) = b.answered(request, {P0: None}, 0.25)
-    assert event == Committed(cluster="k:9092", group="g", offsets=Offsets({P0: 5}), seconds=0.25)
-    b.group("g").offer(at(p0=5))
-    assert b.request(1.0) is None
-    assert b.idle()
-
-
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
     b = AnsweredClusterState()
@@ -117,32 +104,6 @@ def test_waits_grow_are_spread_stay_bounded_and_end_with_a_success() -> None:
     assert (event.failures, event.retry_in <= 1.0) == (1, True)
 
 
-def test_a_refused_partition_does_not_hold_up_the_others() -> None:
-    """A deleted topic's partition waits its time; its neighbour commits at once."""
-    b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5, p1=6))
-    b.answered(sent(b, 0.0), {P0: None, P1: "UNKNOWN_TOPIC_OR_PART"}, 0.0)
-    b.group("g").offer(at(p0=7, p1=8))
-    request = sent(b, 0.1)
-    assert set(request.positions) == {P0}
-    b.answered(request, {P0: None}, 0.1)
-    assert b.stuck(0.2)
-    assert not b.idle()
-    request = sent(b, 50.0)
-    assert set(request.positions) == {P1}
-
-
-def test_retry_now_forgets_every_wait() -> None:
-    """On termination all that waits is due at once, refused or not."""
-    b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5, p1=6))
-    b.answered(sent(b, 0.0), {P0: "_TRANSPORT", P1: "UNKNOWN_MEMBER_ID"}, 0.0)
-    assert b.request(0.0) is None
-    b.retry_now()
-    request = sent(b, 0.0)
-    assert set(request.positions) == {P0, P1}
-
-
 def test_retry_now_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
     b = AnsweredClusterState()
@@ -156,23 +117,8 @@ def test_retry_now_reaches_what_is_in_flight() -> None:
     assert b.request(1.0) is None
 
 
-def test_groups_that_answer_go_before_those_that_do_not() -> None:
-    """Of several groups that are due, the one with the fewest failures is tried first."""
-    b = AnsweredClusterState()
-    b.group("a").offer(at(p0=5))
-    for _ in range(3):
-        b.answered(sent(b, 1e6), {P0: "_TIMED_OUT"}, 0.0)
-    b.group("b").offer(at(p0=1))
-    assert sent(b, 1e6).group == "b"
-    assert sent(b, 1e6).group == "a"
-
-
 def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
-    """No partition and no group waits forever: each is committed within so many requests.
-
-    A batch comes with each fourth request, and has more parts than that for one group, and
-    another group's partition.
-    """
+    """No partition and no group waits forever, though batches come faster than requests."""
     b = AnsweredClusterState()
     wide = [TopicPartition("t", number) for number in range(5 * MAX_PART)]
     last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}

@@ -187,9 +187,7 @@ def test_close_is_bounded_and_names_what_is_lost(house: RecordedCommitter) -> No
     assert house.store().closed
 
 
-def test_after_close_nothing_is_taken(
-    house: RecordedCommitter, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_after_a_close(house: RecordedCommitter, caplog: pytest.LogCaptureFixture) -> None:
     """An offer after close is refused aloud, and a second close does nothing."""
     house.committer.close(1.0)
     house.committer.close(1.0)
@@ -235,9 +233,7 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     assert "a bug of ours" in caplog.text
 
 
-def test_hanging_groups_do_not_keep_a_healthy_one_from_the_last_flush(
-    house: RecordedCommitter,
-) -> None:
+def test_hanging_groups_keep_no_healthy_one_from_the_last_flush(house: RecordedCommitter) -> None:
     """Three groups that have failed before wait until the healthy one has been committed."""
 
     def slow(group: str, positions: Mapping[TopicPartition, Position]) -> None:
@@ -258,7 +254,7 @@ def workers() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name.startswith("eo-listener-commit")]
 
 
-def test_what_nothing_feeds_any_more_is_given_back(
+def test_unused_ones_are_given_back(
     house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster's thread and client go some time after its last run, and come back when needed."""
@@ -281,7 +277,7 @@ def test_what_nothing_feeds_any_more_is_given_back(
     assert house.opened.count(house.store(clusters[0])) == 2
 
 
-def test_what_is_not_confirmed_is_not_given_back(
+def test_unconfirmed_ones_are_kept(
     house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Kafka refuses is kept, and tried, though its run has ended long ago."""
@@ -297,9 +293,7 @@ def test_what_is_not_confirmed_is_not_given_back(
     assert house.store().groups["g"][P0].offset == 5
 
 
-def test_a_run_that_has_ended_feeds_nothing(
-    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_runs_feed_nothing(house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracker says so; while another run feeds the same cluster it stays open."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     tracker = TrackerThread(

@@ -59,27 +59,25 @@ def refused(
     return reported
 
 
-@pytest.mark.parametrize("refusal", [Refusal.BELOW_GROUP, Refusal.WITHHELD_BEFORE])
-def test_a_refusal_names_who_wrote_the_first_partition(refusal: Refusal) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "obstacles", "writer"),
+    [
+        (Refusal.BELOW_GROUP, {P0: 7, P1: 8}, "a"),
+        (Refusal.WITHHELD_BEFORE, {P0: 7, P1: 8}, "a"),
+        (Refusal.BEYOND_LOG_END, {P0: 3, P1: 4}, None),  # which was written by nobody
+    ],
+)
+def test_a_refusal_names_who_wrote_the_first_partition(
+    refusal: Refusal, obstacles: dict[TopicPartition, int], writer: str | None
+) -> None:
     """Whatever the order in which they were read, and nobody where a program left no metadata."""
-    held = {P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}
-    reported = refused(refusal, snapshot(held, {P0: 100, P1: 100}), P1, P0)
+    found = snapshot({P0: by("a/1", 7), P1: by("b/2", 8), P2: Position(offset=9)}, {P0: 3, P1: 4})
+    reported = refused(refusal, found, P1, P0)
     assert (reported.refusal, reported.offsets) == (refusal, Offsets({P0: 5, P1: 5}))
-    assert reported.obstacles == Offsets({P0: 7, P1: 8})
-    assert reported.writer is not None
-    assert reported.writer.query_id == "a"
-    assert refused(refusal, snapshot(held), P2).writer is None
-
-
-def test_the_end_of_the_log_was_written_by_nobody() -> None:
-    """What stands in the way is where the log ends, not what the group holds."""
-    found = snapshot({P0: by("a/1", 7)}, {P0: 3, P1: 4})
-    reported = refused(Refusal.BEYOND_LOG_END, found, P0, P1)
-    assert (reported.refusal, reported.obstacles, reported.writer) == (
-        Refusal.BEYOND_LOG_END,
-        Offsets({P0: 3, P1: 4}),
-        None,
-    )
+    assert reported.obstacles == Offsets(obstacles)
+    assert (reported.writer and reported.writer.query_id) == writer
+    if writer is not None:
+        assert refused(refusal, found, P2).writer is None
 
 
 def test_foreign_commits_are_reported_one_by_one() -> None:

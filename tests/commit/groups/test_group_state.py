@@ -154,17 +154,6 @@ def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> GroupW
     return group_state
 
 
-def test_the_first_commit_is_repeated_once() -> None:
-    """A killed driver may have left a request on its way: what it takes back comes again."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held[P0] = by(3, run="r0")  # lands late
-    assert group_state.next_try() == 60.0
-    group_state.repeat(60.0)
-    assert group_state.kafka.held[P0] == by(5)
-    assert group_state.next_try() is None
-
-
 @pytest.mark.parametrize("newer", ["lands", "fails for certain"])
 def test_doubt_outlives_newer_commits(newer: str) -> None:
     """A request that was given up may land after its successor, and after that one's too."""
@@ -234,17 +223,6 @@ def test_a_snapshot_that_shows_nothing_to_send_ends_the_minute() -> None:
     assert found == [explain("_TIMED_OUT").cause] * 2
 
 
-def test_a_snapshot_that_was_on_its_way_is_not_the_one_that_is_asked_for() -> None:
-    """It may have read the log before: what is asked for begins after the question."""
-    group_state = seasoned()
-    group_state.offer({P0: by(5)}, lossy=True)
-    under_way = group_state.look(70.0)
-    group_state.offer({P0: by(5)}, lossy=True)
-    group_state.shown(under_way, 71.0)
-    group_state.compare(71.0)
-    assert group_state.next(72.0) is None
-
-
 def test_a_repeat_waits_for_its_snapshot() -> None:
     """Where the snapshot before a repeat fails, nothing is sent without it."""
     group_state = GroupWithKafka()
@@ -294,21 +272,6 @@ def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
     assert group_state.send(180.0).positions == {P0: by(6)}
 
 
-def test_what_a_snapshot_showed_counts_for_offers_after_it() -> None:
-    """A recommit, or a small step, is compared again where somebody else is further already."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held[P0] = by(8, run="r2")
-    group_state.compare(60.0)
-    group_state.offer({P0: by(5)}, recommit=True)
-    group_state.compare(60.1)
-    assert group_state.next(60.1) is None
-    group_state.offer({P0: by(7)})
-    assert group_state.next(60.2) is None
-    assert len(group_state.of(CommitRefused)) == 1
-    assert group_state.kafka.held[P0].offset == 8
-
-
 def test_a_recommit_hides_no_loss() -> None:
     """However recent the last snapshot is, what is gone is reported before it is recommitted."""
     group_state = seasoned()
@@ -320,23 +283,11 @@ def test_a_recommit_hides_no_loss() -> None:
     assert group_state.kafka.held == {P0: by(5)}
 
 
-def test_a_refused_offer_is_not_followed_by_a_repeat() -> None:
-    """What the snapshot before it refused is not undone by repeating what was confirmed earlier."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held[P0] = by(8, run="r2")
-    group_state.offer({P0: by(5)}, recommit=True)
-    group_state.compare(60.0)
-    assert group_state.next(60.0) is None
-
-
 @pytest.mark.parametrize(
     ("before", "refusals"),
     [(3, []), (6, [Refusal.BEYOND_LOG_END])],  # 6 is beyond its end already
 )
-def test_the_log_end_says_nothing_of_what_was_offered_after_it_was_read(
-    before: int, refusals: list[Refusal]
-) -> None:
+def test_the_log_end_says_nothing_of_later_offers(before: int, refusals: list[Refusal]) -> None:
     """Its answer may take seconds, in which the query has read what was written meanwhile."""
     group_state = GroupWithKafka(Kafka(end=4))
     group_state.offer({P0: by(before)})
@@ -348,19 +299,6 @@ def test_the_log_end_says_nothing_of_what_was_offered_after_it_was_read(
         assert group_state.next(1.0) is None
     else:
         assert group_state.send(1.0).positions == {P0: by(9)}
-
-
-def test_what_vanished_and_lies_beyond_the_log_end_is_refused() -> None:
-    """Offsets that are gone from the group and from the log are named, and not sent again."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.held.clear()
-    group_state.kafka.ends[P0] = 2
-    group_state.compare(60.0)
-    vanished, refused = group_state.take()[-2:]
-    assert isinstance(vanished, GroupOffsetsMissing)
-    assert isinstance(refused, CommitRefused)
-    assert (refused.offsets, refused.obstacles) == (Offsets({P0: 5}), Offsets({P0: 2}))
 
 
 def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
@@ -419,18 +357,6 @@ def test_an_earlier_mark_holds_where_the_guard_withholds_again() -> None:
     assert group_state.next(0.0) is None
 
 
-def test_a_mark_of_ones_own_is_left_once() -> None:
-    """The guard's mark is committed over what stood there, and found again it changes nothing."""
-    group_state = seasoned()
-    group_state.withhold({P0: by(9)})
-    group_state.confirm(group_state.send(100.0), 100.0)
-    assert '"g":1' in group_state.kafka.held[P0].metadata
-    group_state.offer({P0: by(9)}, recommit=True)
-    group_state.repeat(200.0)
-    assert group_state.kafka.held[P0].offset == 5
-    assert not group_state.of(CommitRefused)
-
-
 def test_a_topic_recreated_ends_its_commits() -> None:
     """Another topic id: it is said, what waited is named, and no offer is taken in any more."""
     group_state = seasoned()
@@ -442,18 +368,6 @@ def test_a_topic_recreated_ends_its_commits() -> None:
     group_state.offer({P0: by(7), P1: by(7)}, recommit=True)
     assert group_state.next(300.0) is None
     assert not group_state.complete()
-
-
-def test_a_deleted_topic_is_not_a_new_one() -> None:
-    """While it is gone there is no id; that it comes back as another is seen then."""
-    group_state = seasoned()
-    ends, group_state.kafka.ends = group_state.kafka.ends, {}
-    group_state.offer({P0: by(6)})
-    group_state.compare(200.0)
-    group_state.only(CommitFailed)
-    group_state.kafka.ends, group_state.kafka.topic_id = ends, "id2"
-    group_state.compare(300.0)
-    assert isinstance(group_state.take()[0], TopicRecreated)
 
 
 @pytest.mark.parametrize("by_look", [True, False])
@@ -513,12 +427,7 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
 
 
 def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafka, list[int]]:
-    """A group of so many partitions, served until all is done, and the size of each request.
-
-    A snapshot's size is negative, a commit's positive.
-
-    A request of more than `refused_over` partitions is refused as too large.
-    """
+    """A group of so many partitions, served to the end; the sizes of commits, and -snapshots."""
     kafka = Kafka()
     kafka.ends = dict.fromkeys(many(number), 10**6)
     group_state, sizes = GroupWithKafka(kafka), []
@@ -637,21 +546,6 @@ def test_an_idle_partition_that_is_refused_is_checked_until_it_can_go() -> None:
     assert group_state.send(240.0).positions == {P0: by(5)}
 
 
-def test_of_several_that_are_below_the_group_counts_before_what_was_committed() -> None:
-    """One refusal names them all, whichever comes last."""
-    for order in ((P0, P1), (P1, P0)):
-        group_state = GroupWithKafka()
-        group_state.kafka.held[P0] = by(8, run="r0")
-        group_state.offer({P0: by(5), P1: by(5)})
-        group_state.compare(0.0)
-        group_state.confirm(group_state.send(0.0), 0.0)
-        offered = {P0: by(6), P1: by(3)}
-        refused = group_state.offer({tp: offered[tp] for tp in order})
-        assert refused is not None
-        assert refused.refusal is Refusal.BELOW_GROUP
-        assert refused.obstacles == Offsets({P0: 8, P1: 5})
-
-
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     """A deleted topic with nothing to commit is not reported, snapshot after snapshot."""
     kafka = Kafka()
@@ -768,16 +662,6 @@ def test_a_position_of_a_live_rival_does_not_give_way() -> None:
     assert group_state.waiting() == {P0: 100}
 
 
-def test_what_waits_of_an_ended_run_is_still_sent() -> None:
-    """Its last commit may be on its way; without anybody else it counts."""
-    group_state = GroupWithKafka()
-    group_state.offer({P0: by(100)})
-    group_state.end_run("r1")
-    group_state.compare(0.0)
-    group_state.confirm(group_state.send(0.0), 0.0)
-    assert group_state.kafka.held[P0] == by(100)
-
-
 def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
     """The group is taken back on purpose later: the dead run does not move it again."""
     group_state = GroupWithKafka()
@@ -813,9 +697,7 @@ def test_the_next_run_meets_the_obstacle_again(early: bool) -> None:
 
 
 @pytest.mark.parametrize(("writer", "again"), [("q1", True), ("q2", False)])
-def test_the_first_commit_of_an_ended_run_is_not_repeated_over_another(
-    writer: str, again: bool
-) -> None:
+def test_the_first_commit_of_an_ended_run_takes_nobody_back(writer: str, again: bool) -> None:
     """A late request of its own query is corrected; a group that somebody took back stays."""
     group_state = GroupWithKafka()
     group_state.commit({P0: by(100)}, 0.0)

@@ -8,7 +8,6 @@ from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
     PartitionState,
-    RetryState,
 )
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.events import Refusal
@@ -106,16 +105,6 @@ def test_later_snapshots_compare_with_what_was_confirmed(
     assert state.pending == pending
 
 
-def test_a_log_that_ends_below_what_was_confirmed_is_noticed_without_an_offer() -> None:
-    """It was truncated; where another writer has gone further, that one is reported."""
-    state = settled(5)
-    assert list(state.compare(by(5), 4, REFUSE)) == [Refusal.BEYOND_LOG_END]
-    assert list(state.compare(by(5), 4, REFUSE)) == []
-    assert state.sendable(0.0) is None
-    assert list(settled(5).compare(by(5), 5, REFUSE)) == []
-    assert list(settled(5).compare(by(7, run="r2"), 4, REFUSE)) == [Discrepancy.FOREIGN]
-
-
 def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     """Reported once, however often it is read; committed once the query has passed the group."""
     state = fresh(5)
@@ -125,23 +114,6 @@ def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
     assert state.sendable(0.0) is None
     assert state.offer(by(9), REFUSE, recommit=False) is None
     assert state.sendable(0.0) == by(9)
-
-
-def test_what_is_refused_is_checked_again() -> None:
-    """With nothing pending, its next snapshot is due as long after the last as any other's."""
-    state = fresh(5)
-    state.snapshot_at = 10.0
-    list(state.compare(by(8, run="r0"), END, REFUSE))
-    assert state.pending is None
-    assert state.next_try(REFUSE) == 10.0 + REFUSE.snapshot_max_age
-
-
-def test_a_request_that_failed_is_not_sent_before_its_time() -> None:
-    """Whoever asks, and whenever: it waits for the retry."""
-    state = fresh(5)
-    state.retry_state = RetryState(not_before=10.0)
-    assert state.sendable(9.9) is None
-    assert state.sendable(10.0) == by(5)
 
 
 def test_a_rewind_is_declared_from_what_the_group_holds() -> None:
@@ -178,16 +150,6 @@ def test_what_is_lost_does_not_displace_what_is_beyond_the_log_end(found: Positi
     assert (state.sendable(0.0), state.refused) == (by(8), None)
 
 
-def test_what_is_lost_lets_the_newer_offset_through_that_was_below_the_group() -> None:
-    """The group was at 10, and is nowhere now: the newest offset goes, not the one before."""
-    for found in (None, Position(offset=3)):
-        state = settled(5)
-        assert state.offer(by(8), REFUSE, recommit=False) is None
-        assert Refusal.BELOW_GROUP in set(state.compare(by(10, run="r2"), END, REFUSE))
-        list(state.compare(found, END, REFUSE))
-        assert (state.sendable(0.0), state.refused) == (by(8), None)
-
-
 def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
     """Of two that lie beyond the log end the newer one waits."""
     state = settled(5)
@@ -196,14 +158,6 @@ def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
     list(state.compare(None, 6, REFUSE))
     list(state.compare(None, 4, REFUSE))
     assert (state.sendable(0.0), state.refused) == (None, by(8))
-
-
-def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
-    """When the log has grown, or somebody has reset the group, the next snapshot admits it."""
-    state = fresh(5)
-    list(state.compare(None, 4, REFUSE))
-    list(state.compare(None, 5, REFUSE))
-    assert state.sendable(0.0) == by(5)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +172,7 @@ def test_an_obstacle_that_is_gone_lets_the_refused_through() -> None:
         (ALLOW, "q2", True, False),  # a slower query beside another
     ],
 )
-def test_what_goes_back_is_what_was_rewound_and_may(
-    policy: Policy, query: str, rivals: bool, goes: bool
-) -> None:
+def test_what_may_go_back(policy: Policy, query: str, rivals: bool, goes: bool) -> None:
     """A lower offset is refused, except of a query that was rewound where rewinds are allowed."""
     state = settled(5)
     below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
@@ -245,37 +197,6 @@ def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
     assert state.offer(by(9), REFUSE, recommit=False) is None
     offset, metadata = sent(state)
     assert (offset, metadata.withheld) == (5, True)
-
-
-def test_withheld_from_the_first_event_marks_what_the_group_holds() -> None:
-    """Where nothing was offered yet, the mark goes onto the offset that is there."""
-    state = PartitionState()
-    state.withhold(by(9).metadata)
-    assert list(state.compare(by(4, run="r0"), END, REFUSE)) == []
-    offset, metadata = sent(state)
-    assert (offset, metadata.withheld) == (4, True)
-    assert state.pending is not None
-    state.confirm(state.pending, 0.0, 60.0)
-    assert state.next_try(REFUSE) == 60.0  # to repeat it
-
-
-def test_recommitting_sends_the_same_once_more() -> None:
-    """An equal offer is silent; a renewing one is sent, before the offset expires."""
-    state = settled(5)
-    state.offer(by(5), REFUSE, recommit=False)
-    assert state.sendable(0.0) is None
-    state.offer(by(5), REFUSE, recommit=True)
-    assert state.sendable(0.0) == by(5)
-
-
-def test_where_a_log_began_is_known_for_earlier_moments_too() -> None:
-    """A batch that lasts for minutes is judged by what was known when it was planned."""
-    state = PartitionState()
-    assert state.log_start(100.0) is None
-    for start, now in ((0, 10.0), (0, 15.0), (35, 20.0), (35, 25.0), (80, 30.0)):
-        state.record_log_start(start, now)
-    known = [state.log_start(by) for by in (9.0, 10.0, 19.0, 20.0, 29.0, 30.0, 99.0)]
-    assert known == [None, 0, 0, 35, 35, 80, 80]
 
 
 def test_of_a_log_that_moves_at_each_snapshot_the_newest_starts_are_kept() -> None:
@@ -330,20 +251,6 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     assert state.sendable(0.0) is None
 
 
-@pytest.mark.parametrize("found", [by_sink(5), by_sink(6), by_sink(6, run="r0")])
-def test_what_a_sink_has_committed_is_not_sent(found: Position) -> None:
-    """Nor refused where the sink is further; and the next offer asks the group first."""
-    state = fresh(5)
-    assert [*state.compare(found, END, REFUSE)] == [Discrepancy.BY_SINK]
-    assert state.sendable(1.0) is None
-    assert state.next_try(REFUSE) is None
-    state.snapshot_at = 1.0
-    assert state.offer(by(7), REFUSE, recommit=False) is None
-    assert state.snapshot_due(REFUSE) <= 1.0
-    assert [*state.compare(by_sink(7), END, REFUSE)] == [Discrepancy.BY_SINK]
-    assert state.sendable(1.0) is None
-
-
 @pytest.mark.parametrize(
     ("policy", "findings"),
     [(REFUSE, [Refusal.BELOW_GROUP]), (ALLOW, [])],
@@ -360,18 +267,6 @@ def test_a_mark_of_a_sink_does_not_hide_an_older_checkpoint(
     again.offer(by(5), policy, recommit=False)
     in_doubt = by_sink(6, run="r0", batch=1)
     assert [*again.compare(in_doubt, END, policy)] == [Discrepancy.BY_SINK]
-
-
-def test_what_a_sink_has_not_committed_is_sent() -> None:
-    """As when it was given the group only now, or the group was deleted."""
-    state = fresh(5)
-    assert [*state.compare(by_sink(4), END, REFUSE)] == []
-    assert state.sendable(1.0) == by(5)
-    state = fresh(5)
-    assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
-    assert state.offer(by(6), REFUSE, recommit=False) is None
-    assert [*state.compare(None, END, REFUSE)] == []
-    assert state.sendable(1.0) == by(6)
 
 
 def test_what_a_sink_has_committed_is_renewed_as_it_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_listener.commit.groups.group_state import GROW_AFTER, MAX_PART, MIN_PART, PartSize
-from eo_listener.commit.groups.policy import Backoff, Policy
+from eo_listener.commit.groups.policy import Backoff
 from eo_listener.offsets import TopicPartition
 
 
@@ -27,13 +27,6 @@ def test_each_wait_is_twice_the_one_before(failures: int, refused: bool, wait: f
     """After a fault up to 15 s; after a refusal from a second up to a minute; spread over half."""
     assert Backoff().wait(failures, refused=refused, spread=1.0) == pytest.approx(wait)
     assert Backoff().wait(failures, refused=refused, spread=0.0) == pytest.approx(wait / 2)
-
-
-def test_a_minute_for_what_is_in_doubt_and_for_a_snapshot() -> None:
-    """A commit in doubt is repeated, and the group read again, after a minute, as documented."""
-    assert Backoff().repeat_after == 60.0
-    assert Policy().snapshot_max_age == 60.0
-    assert not Policy().accept_marks
 
 
 TOO_LARGE = "INVALID_COMMIT_OFFSET_SIZE"

@@ -39,18 +39,11 @@ class MemoryTracking:
         self.events: list[Event] = []
         observers = Observers(self.events.append)
         self.committer = Committer(
-            lambda cluster: self.store,
-            observers=observers,
-            policy=Policy(on_rewind=on_rewind),
+            lambda cluster: self.store, observers=observers, policy=Policy(on_rewind=on_rewind)
         )
         self.buffer = EventBuffer()
         self.tracker = QueryTracker(
-            GroupRouting(),
-            queries,
-            self.committer,
-            observers,
-            guard=guard,
-            recommit_interval=HOUR,
+            GroupRouting(), queries, self.committer, observers, guard=guard, recommit_interval=HOUR
         )
 
     def hear(self, now: float, *events: Progress) -> bool:

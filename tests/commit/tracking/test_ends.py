@@ -48,9 +48,7 @@ def test_a_query_that_died_in_silence_holds_up_no_later_one(tracking: MemoryTrac
     assert not tracking.of(CommitRefused)
 
 
-def test_one_that_dies_while_it_holds_another_up_does_so_for_a_minute_at_most(
-    tracking: MemoryTracking,
-) -> None:
+def test_one_that_dies_holds_another_up_for_a_minute_at_most(tracking: MemoryTracking) -> None:
     """Whoever waits for a slower query has it asked each minute whether it is there at all."""
     tracking.queries.positions["slow"] = position(0, 10)
     tracking.hear(0.0, event(0, None, 10, run="slow", query="q2"), event(0, None, 10, run="fast"))
@@ -127,9 +125,7 @@ def test_flush_ends_what_is_over(tracking: MemoryTracking) -> None:
     assert tracking.held == 50
 
 
-def test_a_query_that_cannot_be_asked_is_not_over(
-    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_is_not_ended(tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown is not ended: in a client of Spark Connect no query can be asked."""
 
     def unknown(query_id: str, run_id: str) -> bool:
@@ -203,9 +199,7 @@ def late(tracking: MemoryTracking, now: float, *batches: int) -> list[int]:
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 @pytest.mark.parametrize("lossy", [True, False])
-def test_events_that_a_position_has_passed_move_no_group(
-    begun: Begun, on_rewind: OnRewind, *, lossy: bool
-) -> None:
+def test_passed_events_move_no_group(begun: Begun, on_rewind: OnRewind, *, lossy: bool) -> None:
     """Nothing is refused and nothing goes back; what comes after the position is committed."""
     tracking = begun(on_rewind, lossy=lossy)
     tracking.queries.positions["r1"] = position(5, 60)
@@ -226,9 +220,7 @@ def test_a_late_event_is_judged_all_the_same(begun: Begun) -> None:
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_events_of_a_run_that_was_started_again_come_late(
-    begun: Begun, on_rewind: OnRewind
-) -> None:
+def test_events_of_a_restarted_run_come_late(begun: Begun, on_rewind: OnRewind) -> None:
     """They are judged, hold up nobody, and bring no run back."""
     tracking = begun(on_rewind)
     restarted(tracking, position(4, 50), position(4, 50))
@@ -246,8 +238,7 @@ def test_events_of_a_run_that_was_started_again_come_late(
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
-    begun: Begun,
-    on_rewind: OnRewind,
+    begun: Begun, on_rewind: OnRewind
 ) -> None:
     """It ends where its run's last position was, which was offered when the run had ended."""
     tracking = begun(on_rewind)
@@ -258,9 +249,7 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
 
 
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_a_last_batch_without_rows_takes_no_successor_back(
-    begun: Begun, on_rewind: OnRewind
-) -> None:
+def test_a_last_batch_without_rows_takes_nobody_back(begun: Begun, on_rewind: OnRewind) -> None:
     """It ends where the batch before it did, whose event was the newest when the run ended."""
     tracking = begun(on_rewind)
     assert late(tracking, 5.0, 1) == [20]
@@ -275,9 +264,7 @@ def test_a_last_batch_without_rows_takes_no_successor_back(
     assert not tracking.of(CommitRefused)
 
 
-def test_the_last_event_is_committed_where_the_options_were_not_known_at_the_end(
-    opened: list[MemoryTracking],
-) -> None:
+def test_the_last_event_is_committed_if_options_come_late(opened: list[MemoryTracking]) -> None:
     """The last position had no group then, so nothing was offered."""
     queries = OptionsUnreadable(OPTIONS)
     tracking = MemoryTracking(queries)
@@ -413,7 +400,7 @@ def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTrackin
 
 
 @pytest.mark.parametrize("on_rewind", list(OnRewind))
-def test_what_waits_of_a_run_that_is_over_is_not_sent_any_more(
+def test_what_waits_of_an_ended_run_is_not_sent(
     opened: list[MemoryTracking], on_rewind: OnRewind
 ) -> None:
     """Kafka was away when it ended: the query that was started instead decides."""

@@ -69,9 +69,7 @@ def test_what_each_guard_does_with_a_gap(
     assert (tracking.held, marked(tracking)) == (held, mark)
 
 
-def test_the_first_event_of_a_run_is_judged_by_what_it_restored(
-    tracking: MemoryTracking,
-) -> None:
+def test_the_first_event_of_a_run_is_judged_by_its_checkpoint(tracking: MemoryTracking) -> None:
     """A query whose first batch does not begin where its checkpoint ended is withheld."""
     tracking.queries.positions["r1"] = position(4, 10)
     tracking.start(0.0, "r1")
@@ -91,9 +89,7 @@ def test_missing_events_are_reported_and_are_no_gap(tracking: MemoryTracking) ->
     assert tracking.held == 40
 
 
-def test_events_that_come_twice_are_reported_once_for_all_runs(
-    tracking: MemoryTracking,
-) -> None:
+def test_events_that_come_twice_are_reported_once(tracking: MemoryTracking) -> None:
     """A listener that was added twice is one mistake, however many queries there are."""
     for run in ("r1", "r2"):
         for number in range(3):
@@ -115,9 +111,7 @@ def test_an_event_that_cannot_be_read_is_an_internal_error(tracking: MemoryTrack
     assert tracking.held == 5
 
 
-def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
-    opened: list[MemoryTracking],
-) -> None:
+def test_a_withheld_source_holds_back_its_later_partitions(opened: list[MemoryTracking]) -> None:
     """Of two sources one is withheld: what it reads anew is not committed, the other goes on."""
     tracking = tracker(opened, options=TWO)
     tracking.hear(0.0, event(0, None, 5, more=(source(1, None, {U0: 5}),)))
@@ -127,9 +121,7 @@ def test_a_withheld_source_holds_back_partitions_that_it_gets_later_too(
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
-def test_each_further_violation_of_a_withheld_source_is_reported(
-    tracking: MemoryTracking,
-) -> None:
+def test_each_further_violation_is_reported(tracking: MemoryTracking) -> None:
     """Withheld once is withheld; what else goes wrong is worth knowing."""
     tracking.hear(0.0, event(0, None, 5), event(1, 7, 9), event(2, 20, 25))
     assert kinds(tracking) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
@@ -147,7 +139,7 @@ def test_a_withheld_source_is_recommitted_where_it_stands(tracking: MemoryTracki
     assert marked(tracking)
 
 
-def test_a_withheld_source_does_not_hold_up_the_other_where_both_read_a_new_partition(
+def test_a_withheld_source_holds_up_no_other_in_a_new_partition(
     opened: list[MemoryTracking],
 ) -> None:
     """The lower offset is that of the sources that are committed; marks come with the recommit."""
@@ -181,9 +173,7 @@ def test_a_withheld_source_holds_up_its_own_cluster_alone(opened: list[MemoryTra
     assert landed == {("g", P0): 5, ("h", U0): 9}
 
 
-def test_a_source_that_was_withheld_before_its_group_was_known_stays_withheld(
-    opened: list[MemoryTracking],
-) -> None:
+def test_a_source_withheld_before_its_group_is_known(opened: list[MemoryTracking]) -> None:
     """The options came later: the other source is committed, and of this one nothing."""
     tracking = tracker(opened, options=TWO)
     tracking.queries.source_options = None
@@ -217,9 +207,7 @@ def test_a_position_ahead_of_its_event_waits_for_it(tracking: MemoryTracking) ->
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
 
 
-def test_one_whose_event_was_dropped_is_committed_some_seconds_later(
-    tracking: MemoryTracking,
-) -> None:
+def test_one_whose_event_was_dropped_is_committed_later(tracking: MemoryTracking) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
     tracking.queries.positions["r1"] = position(0, 5)
     tracking.buffer.add(event(0, None, 5))
@@ -244,9 +232,7 @@ def read_nothing(batch: int) -> Progress:
     return replace(event(batch, None, 0), sources=())
 
 
-def test_a_query_without_kafka_is_reported_of_once_and_not_measured(
-    tracking: MemoryTracking,
-) -> None:
+def test_a_query_without_kafka_is_reported_once(tracking: MemoryTracking) -> None:
     """There is nothing to commit; its batches are not shown either."""
     for batch in range(3):
         tracking.hear(float(batch), read_nothing(batch))
@@ -326,10 +312,7 @@ def test_the_moment_of_planning_is_taken_from_the_wall_to_the_monotonic_clock(
 def test_losses_are_looked_for_in_all_batches_whose_events_waited(
     opened: list[MemoryTracking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest event holds all offsets, but the loss may be in the batch of another one.
-
-    Each is judged by what was known when its own batch was planned, and not by what came later.
-    """
+    """Each is judged by what was known when its own batch was planned, not by what came later."""
     tracking = tracker(opened, options=LOSSY)
     monkeypatch.setattr(
         tracking.committer, "log_starts", lambda commit, by: {P0: 25 if by >= 2.0 else 0}

@@ -143,9 +143,7 @@ class TestWhichGroup:
             (("true", "false"), True),
         ],
     )
-    def test_a_source_that_skips_losses(
-        self, reported: tuple[str | None, ...], lossy: bool
-    ) -> None:
+    def test_a_source_skips_losses(self, reported: tuple[str | None, ...], lossy: bool) -> None:
         """`failOnDataLoss=false` of one source counts for all that its group is committed."""
         given = {
             index: own("g", **({"failondataloss": one} if one else {}))
@@ -172,11 +170,7 @@ class TestSomeOfTheSources:
 
     routed = GroupRouting().route(
         progress({"t": {0: 5}}, {"t": {0: 8}, "u": {0: 6}}, {"x": {0: 1}}),
-        {
-            0: own("a"),
-            1: own("a", failondataloss="false"),
-            2: options(),
-        },
+        {0: own("a"), 1: own("a", failondataloss="false"), 2: options()},
     )
 
     def test_what_one_source_holds_up_the_other_has_reached(self) -> None:
@@ -253,9 +247,7 @@ class TestNoGroup:
             (" ", "{query_name}", "' '"),
         ],
     )
-    def test_a_template_that_makes_no_group(
-        self, name: str | None, template: str, problem: str
-    ) -> None:
+    def test_a_template_without_group(self, name: str | None, template: str, problem: str) -> None:
         """The template is shown, or what it gives, and what is to be given."""
         route = rules_of(template=template).route(progress(T, name=name), {0: options()})
         assert route.commits == ()
@@ -312,7 +304,7 @@ PLAIN = {
     'username="alice" password="hunter2";',
 }
 TICKET = {
-    "kafka.security.protocol": "SASL_PLAINTEXT",
+    **PLAIN,
     "kafka.sasl.mechanism": "GSSAPI",
     "kafka.sasl.kerberos.service.name": "kafka",
     "kafka.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required "
@@ -327,19 +319,19 @@ TOKEN = {**PLAIN, "kafka.sasl.mechanism": "AWS_MSK_IAM"}
 
 
 class TestSecurity:
-    """A cluster is entered as the source enters it."""
+    """A cluster is entered as the source enters it; `client_config` has the translation."""
 
-    def cluster(self, *sources: Mapping[str, str], routing: GroupRouting | None = None) -> Cluster:
+    def cluster(self, *sources: Mapping[str, str], **routing: Any) -> Cluster:
         """The one cluster that sources with these options are committed to."""
         given = {i: {**own("g"), **one} for i, one in enumerate(sources)}
         topics = ({f"t{i}": {0: 5}} for i in range(len(sources)))
-        route = (routing or GroupRouting()).route(progress(*topics), given)
+        route = GroupRouting(**routing).route(progress(*topics), given)
         (commit,) = route.commits
         assert not route.ignored
         return commit.cluster
 
-    def test_the_sources_own_settings_are_carried_over(self) -> None:
-        """What the source says of the cluster is said to the client, in librdkafka's names."""
+    def test_the_listeners_settings_go_before_those_of_the_source(self) -> None:
+        """Each in its client's names; the servers among them."""
         cluster = self.cluster(PLAIN)
         assert dict(cluster.properties) == {
             "bootstrap.servers": "k:9092",
@@ -348,33 +340,27 @@ class TestSecurity:
             "sasl.username": "alice",
             "sasl.password": "hunter2",
         }
-        assert (cluster.client, cluster.stores) == ("librdkafka", ())
         assert cluster.principal == "User:alice"
-
-    def test_stores_and_java_are_left_to_who_opens_the_cluster(self) -> None:
-        """Key stores are named for Java to read; what only Java can do keeps Java's names."""
-        (store,) = self.cluster(TRUST).stores
-        assert (store.location, store.password) == ("/t.jks", "hunter2")
-        cluster = self.cluster(TOKEN)
-        assert cluster.client == "java"
-        assert cluster.principal is None
-        assert dict(cluster.properties) == {
+        mine = {"bootstrap.servers": "mine:1", "sasl.username": "bob"}
+        assert dict(self.cluster(PLAIN, kafka=mine).properties) == {
+            **mine,
+            "security.protocol": "sasl_plaintext",
+        }
+        by_java = {name.removeprefix("kafka."): text for name, text in TOKEN.items()}
+        assert dict(self.cluster(TOKEN, kafka={"client.id": "x"}).properties) == {
             "bootstrap.servers": "k:9092",
-            **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
+            **by_java,
         }
 
-    @pytest.mark.parametrize("given", [PLAIN, TRUST, TOKEN])
-    def test_equal_settings_are_one_cluster(self, given: Mapping[str, str]) -> None:
-        """Two sources with the same settings share a client, whatever else they are told."""
-        tuned = {**given, "kafka.max.poll.records": "7", "failondataloss": "false"}
-        assert self.cluster(given, tuned, dict(reversed(list(given.items())))) == self.cluster(
-            given
-        )
-
-    def test_another_password_is_another_cluster(self) -> None:
-        """Two ways in are two clients."""
+    def test_equal_settings_are_one_cluster(self) -> None:
+        """Whatever else its sources are told; another password is another client."""
         other = {**TRUST, "kafka.ssl.truststore.password": "x"}
-        assert len({self.cluster(one) for one in (PLAIN, TRUST, TOKEN, other)}) == 4
+        ways = (PLAIN, TRUST, TOKEN, other)
+        for given in ways:
+            tuned = {**given, "kafka.max.poll.records": "7", "failondataloss": "false"}
+            again = dict(reversed(list(given.items())))
+            assert self.cluster(given, tuned, again) == self.cluster(given)
+        assert len({self.cluster(one) for one in ways}) == 4
 
     @pytest.mark.parametrize("given", [PLAIN, TRUST, TOKEN])
     def test_no_text_shows_a_secret(self, given: Mapping[str, str]) -> None:
@@ -397,27 +383,8 @@ class TestSecurity:
 
     def test_kerberos_is_javas_unless_librdkafka_is_known_to_do_it(self) -> None:
         """The wheels' librdkafka cannot."""
-        roads = [
-            self.cluster(TICKET, routing=routing).client
-            for routing in (None, GroupRouting(gssapi=True))
-        ]
-        assert roads == ["java", "librdkafka"]
-
-    def test_what_the_listener_is_given_wins(self) -> None:
-        """The user's properties go before those of the source, its servers among them."""
-        routing = GroupRouting(kafka={"bootstrap.servers": "mine:1", "sasl.username": "bob"})
-        cluster = self.cluster(PLAIN, routing=routing)
-        assert dict(cluster.properties) == {
-            "bootstrap.servers": "mine:1",
-            "security.protocol": "sasl_plaintext",
-            "sasl.username": "bob",
-        }
-        assert dict(
-            self.cluster(TOKEN, routing=GroupRouting(kafka={"client.id": "x"})).properties
-        ) == {
-            "bootstrap.servers": "k:9092",
-            **{name.removeprefix("kafka."): text for name, text in TOKEN.items()},
-        }
+        clients = [self.cluster(TICKET, **known).client for known in ({}, {"gssapi": True})]
+        assert clients == ["java", "librdkafka"]
 
 
 class TestSettings:

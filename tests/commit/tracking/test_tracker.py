@@ -57,9 +57,7 @@ def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
     assert due >= 10.0
 
 
-def test_a_run_whose_end_was_never_reported_holds_up_its_successor_a_minute_at_most(
-    tracking: MemoryTracking,
-) -> None:
+def test_an_end_that_is_never_told_holds_up_for_a_minute_at_most(tracking: MemoryTracking) -> None:
     """Spark drops the word of an end too when its bus is full; the query's next run goes on."""
     tracking.hear(0.0, event(0, None, 5))
     tracking.hear(1.0, event(1, 5, 10, run="r2"))
@@ -80,9 +78,7 @@ def test_a_run_is_checked_a_minute_after_its_successor_has_begun(tracking: Memor
     assert tracking.queries.forgotten_runs == ["r1"]
 
 
-def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
-    tracking: MemoryTracking,
-) -> None:
+def test_an_event_of_an_unknown_run_ends_one_without_events(tracking: MemoryTracking) -> None:
     """The word of its start was dropped, and so was that of the other's end."""
     tracking.start(0.0, "r1")
     tracking.hear(0.01, event(0, None, 5, run="r2"))
@@ -91,9 +87,7 @@ def test_an_event_of_a_run_that_was_never_heard_of_ends_one_that_has_sent_none(
     assert tracking.held == 5
 
 
-def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
-    tracking: MemoryTracking,
-) -> None:
+def test_a_run_is_the_newest_again_when_its_successor_ends(tracking: MemoryTracking) -> None:
     """It is not taken for one that is over."""
     tracking.hear(0.0, event(0, None, 5))
     tracking.start(0.01, "r2")
@@ -102,9 +96,7 @@ def test_a_run_that_is_left_when_its_successor_has_ended_is_the_newest_again(
     assert tracking.queries.forgotten_runs == ["r2"]
 
 
-def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
-    tracking: MemoryTracking,
-) -> None:
+def test_a_start_told_twice_makes_no_run_the_newest_again(tracking: MemoryTracking) -> None:
     """A listener that was added twice gets each event twice."""
     for run in ("r1", "r2", "r1"):
         tracking.start(0.0, run)
@@ -112,9 +104,7 @@ def test_the_word_of_a_start_that_comes_twice_makes_no_run_the_newest_again(
     assert tracking.queries.forgotten_runs == ["r1"]
 
 
-def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
-    tracking: MemoryTracking,
-) -> None:
+def test_a_query_without_kafka_and_without_events_is_reported(tracking: MemoryTracking) -> None:
     """Its events are not committed; a position says so only after one of them has."""
     tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     tracking.queries.positions["r1"] = LivePosition(batch_id=0, committed={})
@@ -126,9 +116,7 @@ def test_a_query_without_kafka_that_is_asked_instead_of_its_events_is_reported(
     assert [reported.source for reported in tracking.of(SourceIgnored)] == [None]
 
 
-def test_of_a_partition_that_two_sources_read_the_lower_offset_is_committed(
-    tracking: MemoryTracking,
-) -> None:
+def test_of_two_sources_the_lower_offset_is_committed(tracking: MemoryTracking) -> None:
     """From an event, and from a position."""
     tracking.queries.source_options = {0: OPTIONS[0], 1: OPTIONS[0]}
     more = (source(1, None, {P0: 8, P1: 3}),)
@@ -182,9 +170,7 @@ def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryT
 
 @pytest.mark.parametrize("mode", QueryMode)
 def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryMode) -> None:
-    """Its start, the end of a batch, and that it idles; of continuous processing, which sends none
-    of the others, not even its start.
-    """
+    """Its start, the end of a batch, and that it idles; of continuous processing, none."""
     tracking.queries.modes["r1"] = mode
     tracking.start(0.0, "r1", name="flights")
     signs: tuple[Callable[[], None], ...] = (
@@ -221,9 +207,7 @@ def test_an_end_retries_the_groups_of_its_own_run_at_once(
 # Renewal
 
 
-def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask(
-    tracking: MemoryTracking,
-) -> None:
+def test_an_idle_group_is_recommitted_from_its_newest_event(tracking: MemoryTracking) -> None:
     """In a client of Spark Connect there is no position: what vanished comes back all the same."""
     tracking.buffer.add(event(0, None, 5))
     tracking.pass_until(10.0)
@@ -232,9 +216,7 @@ def test_an_idle_group_is_recommitted_from_its_newest_event_where_nobody_can_ask
     assert tracking.held == 5
 
 
-def test_what_follows_its_checkpoint_is_not_recommitted_from_an_event(
-    tracking: MemoryTracking,
-) -> None:
+def test_what_follows_a_checkpoint_has_no_recommit_by_event(tracking: MemoryTracking) -> None:
     """With asynchronous progress an event may be ahead: no position, no commit."""
     tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
     tracking.queries.positions["r1"] = position(0, 10)
@@ -293,9 +275,7 @@ def test_a_query_of_another_kind_without_kafka_is_not_reported(tracking: MemoryT
     assert not tracking.of(QueryModeDetected)
 
 
-def test_one_that_cannot_be_inspected_is_reported_after_three_times(
-    tracking: MemoryTracking,
-) -> None:
+def test_one_that_cannot_be_inspected_is_reported_in_time(tracking: MemoryTracking) -> None:
     """Its kind is unknown, which is said once; before its first event it is too early to tell."""
     tracking.queries.source_options = None
     tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
@@ -326,9 +306,7 @@ def test_the_groups_of_a_run_are_reported_when_it_gets_another(tracking: MemoryT
     assert reported == [(["g"], False), (["g", "h"], False), (["g", "h"], True)]
 
 
-def test_a_source_without_a_group_and_a_shared_partition_are_said_once(
-    tracking: MemoryTracking,
-) -> None:
+def test_a_source_without_a_group_is_said_once(tracking: MemoryTracking) -> None:
     """What is wrong with the settings of a query does not change from batch to batch."""
     tracking.queries.source_options = {
         0: OPTIONS[0],
@@ -400,7 +378,7 @@ def test_a_fault_at_one_query_is_reported_and_stops_no_other(
     assert tracking.tracker.complete
 
 
-def test_runs_that_nobody_ends_are_bounded(
+def test_endless_runs_are_bounded(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many that no end was ever told of, the oldest is let go; it holds up nobody."""

@@ -78,9 +78,7 @@ def routed(queries: MemoryQueries) -> Iterator[Routed]:
         yield made
 
 
-def test_a_query_that_has_started_is_checked_without_any_event(
-    routed: Routed, queries: MemoryQueries
-) -> None:
+def test_a_query_that_has_started_is_checked(routed: Routed, queries: MemoryQueries) -> None:
     """What it has restored is committed within moments, though nobody says a word."""
     queries.positions["r1"] = position(3, 40)
     routed.tracker.put(Started("q1", "r1", None))
@@ -123,9 +121,7 @@ def test_flush_waits_for_what_is_being_served() -> None:
         ("r2", {("r2", 7), ("r3", 7), ("r4", 8)}),
     ],
 )
-def test_each_batch_that_is_left_at_a_close_is_named(
-    hanging: str, left: set[tuple[str, int]]
-) -> None:
+def test_each_batch_left_at_a_close_is_named(hanging: str, left: set[tuple[str, int]]) -> None:
     """What hangs, what was taken with it and comes after it, and what came since."""
     queries = Hanging(hanging)
     with routing(queries) as routed:
@@ -156,9 +152,7 @@ def test_a_run_is_asked_once_and_its_newest_event_is_committed(
     assert (routed.left(), caplog.records) == (set(), [])
 
 
-def test_a_closed_one_that_is_called_for_ever_says_so_once(
-    routed: Routed, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_closed_one_says_so_once(routed: Routed, caplog: pytest.LogCaptureFixture) -> None:
     """Still registered with Spark, it keeps nothing and logs one line."""
     routed.tracker.close(soon())
     with caplog.at_level(logging.INFO):

@@ -144,7 +144,7 @@ def test_only_its_own_path_has_the_metrics(observer: Prometheus) -> None:
         assert ask(observer, request).startswith(b"HTTP/1.0 404"), request
 
 
-def test_a_path_that_cannot_be_read_is_a_bad_request(
+def test_a_bad_path_is_a_bad_request(
     observer: Prometheus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is answered, and is no fault of ours in the log."""
@@ -176,7 +176,7 @@ def test_a_fault_is_logged_in_short(
     assert len(record.message) < 400
 
 
-def test_one_who_sends_a_byte_now_and_then_is_closed(
+def test_one_who_drips_bytes_is_closed(
     observer: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is never silent, but its request takes too long."""

@@ -42,16 +42,13 @@ class DeadLettersChapter(TargetTable):
         raise NotImplementedError
 
     def letter_sink(self, **arguments: Any) -> Any:
-        """Open a sink that has dead letters."""
         return self.mode_sink(dead_letters=self.letters_table, **arguments)
 
     def mode_sink(self, **arguments: Any) -> Any:
-        """Open a sink."""
         keys = {"mode": "upsert", "keys": "id"} if self.mode == "upsert" else {}
         return self.sink(**{**keys, **arguments})
 
     def offsets(self) -> list[tuple[Any, str]]:
-        """Return offset and reason of each letter, in order."""
         return sorted((one["offset"], one["reason"]) for one in self.letters())
 
     def check_place(self, error: PoisonRowError, offset: int) -> None:

@@ -43,7 +43,6 @@ def interpret(session: SparkSession) -> None:
 
 @contextmanager
 def interpreted(session: SparkSession) -> Iterator[None]:
-    """Have that for some time."""
     interpret(session)
     yield
     for key in _INTERPRETED:
@@ -72,11 +71,9 @@ class LakeStore(Store):
         """Put the table back to where it was."""
 
     def session(self) -> SparkSession:
-        """Take another session, where it knows the table too."""
         return self.spark
 
     def run(self, statement: str) -> None:
-        """Run a statement that was printed for the table."""
         self.session().sql(statement)
 
     @abstractmethod

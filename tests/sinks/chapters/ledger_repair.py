@@ -188,7 +188,6 @@ class InterruptedRepairs:
                 metafunc.parametrize(name, points)
 
     def crash(self) -> AbstractContextManager[object]:
-        """Keep a dying repair from cleaning up."""
         return nullcontext()
 
     @BOTH

@@ -19,15 +19,12 @@ class SqlStore(Store):
     """As SQL writes it."""
 
     def run(self, statement: str) -> None:
-        """Run a statement, as another program does."""
         raise NotImplementedError
 
     def key_of(self, table: str) -> str:
-        """Return the key of a sink on a table."""
         return table
 
     def is_there(self) -> bool:
-        """Whether the table is there."""
         raise NotImplementedError
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,22 @@ from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, pla
 from tests.sinks.arrow_frame import ArrowFrame
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from eo_listener.sinks.ledger_repair import LedgerRepair
 
 TP, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+
+NAMES = [field.split()[0] for field in FRAME.split(", ")]
+
+
+def frame_of(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    """A frame that the JVM makes by itself, in a tenth of the time of createDataFrame."""
+    given = json.dumps([dict(zip(NAMES, row, strict=True)) for row in rows])
+    # Without parameters, which the parser of Delta 4.1 does not know on Spark 4.1.
+    text = given.replace("\\", "\\\\").replace("'", "\\'")
+    return spark.sql(f"SELECT inline(from_json('{text}', 'array<struct<{FRAME}>>'))")
 
 
 class Store(ABC):
@@ -41,7 +55,6 @@ class Store(ABC):
         """Open a sink on the table, as another driver does."""
 
     def frame(self, rows: list[Row]) -> Any:
-        """Make what the sink takes as a frame."""
         return ArrowFrame.rows(FRAME, *rows)
 
     @abstractmethod

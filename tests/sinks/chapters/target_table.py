@@ -39,7 +39,6 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 def row(number: int | None, word: str | None, offset: int, partition: int = 0, **more: Any) -> Row:
-    """A row that comes from this offset."""
     origin = {"topic": TP.topic, "partition": partition, "offset": offset}
     return {"id": number, "word": word, **more, **origin}
 
@@ -50,14 +49,12 @@ def columns_of(rows: Sequence[Row], kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def record_batch(rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> pa.RecordBatch:
-    """The rows as Spark brings them."""
     columns = columns_of(rows, kinds)
     arrays = [pa.array([one[name] for one in rows], ARROW[kind]) for name, kind in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
 def union(rows: Iterable[str]) -> str:
-    """A query for these rows."""
     return " UNION ALL ".join(f"SELECT {one}" for one in rows)
 
 
@@ -71,7 +68,6 @@ def next_entry(sink: Sink, count: int = 10, *, run: str = "run-1", query: str = 
 
 
 def write(sink: Sink, frame: Any, count: int = 10, *, query: str = QUERY) -> Applied:
-    """Write a frame as the sink's next batch."""
     entry = next_entry(sink, count, query=query)
     return sink.apply(frame, entry, plan_of(entry))
 
@@ -85,21 +81,17 @@ class TargetTable:
     opened: list[Any]
 
     def new_sink(self, **arguments: Any) -> Any:
-        """Return another driver's sink on the table."""
         raise NotImplementedError
 
     def begin(self) -> None:
         """Have no table and no ledger, as at the start of a test."""
         raise NotImplementedError
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        """Make the table, with a key and a rule, if it has these, and a column that is no null."""
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        """Make the table, with a `key`, a `check` and a `required` column, if rules have these."""
         raise NotImplementedError
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
-        """Write these rows as this batch."""
         raise NotImplementedError
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -107,7 +99,6 @@ class TargetTable:
         raise NotImplementedError
 
     def run(self, statement: str) -> None:
-        """Run what another program does to {table}."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
@@ -123,7 +114,6 @@ class TargetTable:
         return self.opened[-1]
 
     def put(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str] = KINDS) -> Applied:
-        """Write the rows as the sink's next batch."""
         return self.apply(sink, rows, kinds, next_entry(sink))
 
 
@@ -136,17 +126,14 @@ class SqlTarget(TargetTable):
     """What stands behind the type of a column that is the key."""
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, none if there is none."""
         raise NotImplementedError
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        rules = {required: " NOT NULL", key: f" {self.key_rule}"}
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        behind = {rules.get("required"): " NOT NULL", rules.get("key"): f" {self.key_rule}"}
         listed = [
-            f'"{name}" {self.types[kind]}{rules.get(name, "")}' for name, kind in columns.items()
+            f'"{name}" {self.types[kind]}{behind.get(name, "")}' for name, kind in columns.items()
         ]
-        listed += [f"CHECK ({check})"] if check else []
+        listed += [f"CHECK ({rules['check']})"] if "check" in rules else []
         self.run(f"CREATE TABLE {{table}} ({', '.join(listed)})")
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
@@ -167,7 +154,6 @@ class SparkRows(TargetTable):
     spark: SparkSession
 
     def frame(self, query: str, **args: Any) -> DataFrame:
-        """Return the rows of a query."""
         return self.spark.sql(query, args=args)
 
     def apply(self, sink: Any, rows: Sequence[Row], kinds: Mapping[str, str], at: Entry) -> Applied:
@@ -178,7 +164,6 @@ class SparkRows(TargetTable):
         return applied
 
     def put_frame(self, sink: Any, frame: Any) -> Applied:
-        """Write a frame as the sink's next batch."""
         return write(sink, frame)
 
 
@@ -187,9 +172,7 @@ class SparkTarget(SparkRows):
 
     provider: str
 
-    def make_table(
-        self, columns: Mapping[str, str], *, key: str = "", check: str = "", required: str = ""
-    ) -> None:
-        kinds = {**columns, **({required: f"{columns[required]} NOT NULL"} if required else {})}
-        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    def make_table(self, columns: Mapping[str, str], **rules: str) -> None:
+        null = {rules.get("required"): " NOT NULL"}
+        listed = ", ".join(f"{name} {kind}{null.get(name, '')}" for name, kind in columns.items())
         self.run(f"CREATE TABLE {{table}} ({listed}) USING {self.provider}")

@@ -40,7 +40,6 @@ class UpsertChapter(TargetTable):
     """Whether a table can refuse a row for its values."""
 
     def upsert(self, *batches: Sequence[Row], **arguments: Any) -> list[Applied]:
-        """Write batches by a sink of their own."""
         sink = self.sink(**{"mode": "upsert", "keys": "id", **arguments})
         kinds = columns_of(batches[0], WIDE)
         return [self.put(sink, rows, kinds) for rows in batches]

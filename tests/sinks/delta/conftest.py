@@ -7,9 +7,10 @@ from pyspark.sql import SparkSession
 
 from tests.delta_lake import delta_session, jars
 from tests.sinks.chapters.lake import interpret
+from tests.sinks.delta.store import store
 from tests.spark_session import spark
 
-__all__ = ["delta", "spark"]
+__all__ = ["delta", "spark", "store"]
 
 
 @pytest.fixture(scope="session")

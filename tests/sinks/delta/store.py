@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,13 @@ from eo_listener.sinks.delta.ledger_repair import DeltaLedgerRepair
 from eo_listener.sinks.delta.table_describer import describe
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.session.local_spark import LocalSpark
-from eo_listener.testing.made_up_entries import FRAME, QUERY, Row
+from eo_listener.testing.made_up_entries import QUERY, Row
 from tests import delta_lake
 from tests.sinks.chapters.lake import LakeStore
-
-_NAMES = [field.split()[0] for field in FRAME.split(", ")]
-
-
-def frame_of(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
-    """Make a DataFrame that the JVM makes by itself."""
-    given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
-    # Without parameters, which the parser of Delta 4.1 does not know on Spark 4.1.
-    text = given.replace("\\", "\\\\").replace("'", "\\'")
-    return spark.sql(f"SELECT inline(from_json('{text}', 'array<struct<{FRAME}>>'))")
+from tests.sinks.chapters.store import frame_of
 
 
 class DeltaStore(LakeStore):
-    """One table."""
-
     undoes = "RESTORE TABLE delta.`"
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
@@ -85,7 +73,6 @@ class DeltaStore(LakeStore):
 def store(
     delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeltaStore]:
-    """A table that is not there yet."""
     monkeypatch.setattr(delta_log, "session_here", lambda: delta)
     monkeypatch.setattr(LocalSpark, "session", lambda _: delta)
     made = DeltaStore(delta, tmp_path / "delays")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import Row
-from tests.sinks.delta.store import frame_of
+from tests.sinks.chapters.store import frame_of
 
 pytestmark = [pytest.mark.spark]
 

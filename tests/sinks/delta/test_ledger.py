@@ -70,7 +70,6 @@ class Log:
         return TableLedger(TABLE, self.commit, self.known)
 
     def add(self, operation: str = "OPTIMIZE", **parameters: object) -> int:
-        """A commit of another program."""
         self.files[self.newest + 1] = lines(operation, operationParameters=parameters)
         return self.newest
 
@@ -98,11 +97,9 @@ class Log:
         return self.ledger().rollback_of(self.newest, query)
 
     def state(self, query: str = "q") -> QueryState | None:
-        """What a driver that has just been started finds."""
         return self.ledger().states(self.newest).get(query)
 
     def delete(self, *versions: int) -> None:
-        """Clean the log of them."""
         for version in versions:
             del self.files[version]
 
@@ -320,27 +317,6 @@ def test_commits_that_were_cleaned_are_no_restore(log: Log) -> None:
     assert 'on_first="accept"' in said
     made = str(in_doubt("Delta table t", "t", "q", QueryState(1, None, Doubt.MEANWHILE, 0)))
     assert "AS OF" not in made, "it is the first version of that table"
-
-
-def test_a_table_without_a_ledger_is_not_read_to_its_beginning(log: Log) -> None:
-    """After some commits Delta is asked once whether there is a batch of ours at all."""
-    for _ in range(500):
-        log.add()
-    assert log.state() is None
-    assert log.read < 60
-    assert log.asked <= 2
-
-
-def test_what_is_known_is_not_read_again(log: Log) -> None:
-    """A driver's next batch reads what was committed since."""
-    for _ in range(40):
-        log.add()
-    ledger = log.ledger()
-    ledger.states(log.newest)
-    log.batch()
-    log.read = 0
-    assert ledger.states(log.newest)["q"].number == 1
-    assert log.read <= 2
 
 
 def test_rows_are_counted_by_delta() -> None:

@@ -1,4 +1,4 @@
-"""The ledgers of a Delta table from outside: what is said of them, and of a RESTORE."""
+"""What commands say of a Delta table: of its ledgers, of a RESTORE, and before a start."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import NoReturn
 
 import pytest
 
+from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import LedgerKey, StoredLedger
-from eo_listener.offsets import TopicPartition
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.delta.batch_records import QueryState
 from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
 from eo_listener.spark.session.local_spark import LocalSpark
-from tests.sinks.chapters.lake import CommandsOnTables, TablesOfQueries
-from tests.sinks.delta.store import store
+from eo_listener.testing.made_up_entries import QUERY
+from tests.sinks.chapters.lake import CommandsOnTables, TablesBeforeTheStart, TablesOfQueries
+from tests.sinks.chapters.store import TP
+from tests.sinks.delta.store import DeltaStore
 from tests.sinks.delta.test_ledger import Log
 
-__all__ = ["store"]
-
-TP = TopicPartition("flights", 0)
 PLACE = "/lake/delays"
 KEY = LedgerKey(PLACE, "q")
 
@@ -30,8 +30,6 @@ Reading = Callable[..., DeltaLedgerReader]
 
 
 class OpenLog:
-    """A log in memory, as a connection has it."""
-
     def __init__(self, log: Log) -> None:
         self._log, self._ledger = log, log.ledger()
         self.newest = log.newest
@@ -146,3 +144,52 @@ class TestCommandsOnTables(CommandsOnTables):
     """A table by its path."""
 
     pytestmark = pytest.mark.spark
+
+
+class TestTablesBeforeTheStart(TablesBeforeTheStart):
+    """A table by its path."""
+
+    pytestmark = pytest.mark.spark
+
+
+@pytest.mark.spark
+def test_what_others_have_set(store: DeltaStore) -> None:
+    """A log that is cleaned soon, and what the sink refuses; what is printed takes each away."""
+    assert "in memory" in store.said(Severity.WARNING, "lake.delays")
+    store.write({TP: OffsetRange(0, 1)})
+    assert "with protocol 1,2" in store.said(Severity.FINE)
+    store.set(
+        "'delta.logRetentionDuration' = 'interval 1 hour', 'delta.appendOnly' = 'true', "
+        "'delta.deletedFileRetentionDuration' = 'interval 1 hour'"
+    )
+    assert "delta.appendOnly" in store.said(Severity.NOTE)
+    (warned,) = (one for one in store.findings() if one.level is Severity.WARNING)
+    assert "loses its ledger" in warned.what
+    store.run(warned.advice.partition(";")[0])
+    assert store.said(Severity.WARNING) == ""
+    forgets = "delta.setTransactionRetentionDuration"
+    store.set(f"'{forgets}' = 'interval 1 day'")
+    (refused,) = (one for one in store.findings() if one.level is Severity.PROBLEM)
+    assert f"has {forgets}=interval 1 day" in refused.what
+    store.run(refused.advice)
+    assert store.said(Severity.PROBLEM) == ""
+    assert "s3" in store.said(Severity.PROBLEM, "s3a://bucket/delays").lower()
+
+
+@pytest.mark.spark
+def test_columns_that_are_mapped(store: DeltaStore) -> None:
+    """The sink writes such a table by its names, after a column was renamed too."""
+    store.write({TP: OffsetRange(0, 1)})
+    store.set(
+        "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', "
+        "'delta.minWriterVersion' = '5'"
+    )
+    store.run(f"ALTER TABLE {store.table} ADD COLUMNS (other string)")
+    store.run(f"ALTER TABLE {store.table} RENAME COLUMN other TO more")
+    store.write({TP: OffsetRange(1, 2)}, 1)
+    rows = store.spark.sql(f"SELECT offset, word, more FROM {store.table}").collect()
+    assert sorted(map(tuple, rows)) == [(0, "run-1", None), (1, "run-1", None)]
+    assert {one.level for one in store.findings()} == {Severity.FINE}
+    fine = store.said(Severity.FINE)
+    assert "delta.columnMapping.mode=name" in fine
+    assert f"the ledger of {QUERY!r} has flights-0 at 2" in fine

@@ -21,9 +21,7 @@ from tests.sinks.chapters.ledger_repair import (
     planned,
 )
 from tests.sinks.chapters.store import OTHER, TP, once
-from tests.sinks.delta.store import DeltaStore, store
-
-__all__ = ["store"]
+from tests.sinks.delta.store import DeltaStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -17,8 +17,8 @@ from eo_listener.model.ledger import Entry
 from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
+from tests.sinks.chapters.store import once
 from tests.sinks.delta.test_tables import TP, Table, table
 
 __all__ = ["table"]
@@ -26,11 +26,6 @@ __all__ = ["table"]
 pytestmark = [pytest.mark.spark]
 
 ROW = "1 id, 'a' word, 'flights' topic, 0 partition, 0L offset"
-
-
-def committed(do: Any) -> Any:
-    """Do something just after a commit has landed."""
-    return hooked(lambda point: do() if point == "sink.committed" else None)
 
 
 def write(table: Table, sink: DeltaSink, entry: Entry) -> Written:
@@ -55,13 +50,16 @@ def test_a_storage_that_does_not_answer_after_the_commit(
 
     monkeypatch.setattr(delta_log.DeltaLogFiles, "lines", lines)
     sink, entry = table.sink(), entry_of({}, {TP: OffsetRange(0, 1)})
-    with committed(lambda: away.extend(range(3))):
+    with once("sink.committed", lambda: away.extend(range(3))):
         written = write(table, sink, entry)
     assert (written.attempts, written.applied, away) == (1, None, [])
     assert dict(sink.applied(QUERY)) == heads_of(entry)
     assert table.read("word") == [("a",)]
     second = entry_of(heads_of(entry), {TP: OffsetRange(1, 2)}, batch_id=1)
-    with committed(lambda: away.append(1)), pytest.raises(OutcomeUnknownError, match="cannot tell"):
+    with (
+        once("sink.committed", lambda: away.append(1)),
+        pytest.raises(OutcomeUnknownError, match="cannot tell"),
+    ):
         sink.apply(table.rows(ROW), second, plan_of(second))
 
 
@@ -78,7 +76,7 @@ def test_a_commit_that_its_log_store_has_not_finished(
 
     monkeypatch.setattr(delta_log.DeltaLogFiles, "settle", settle)
     sink = table.sink()
-    with committed(lambda: file.rename(begun)):
+    with once("sink.committed", lambda: file.rename(begun)):
         entry = table.batch(sink, {})
     assert dict(sink.applied(QUERY)) == heads_of(entry)
 
@@ -119,11 +117,7 @@ def test_a_name_that_comes_to_mean_another_table(
     first = table.batch(sink, {}, table.rows(ROW))
     moved = f"ALTER TABLE {name} SET LOCATION '{table.path}2'"
 
-    def move(point: str) -> None:
-        if point == "sink.commit-sent":
-            table.spark.sql(moved)
-
-    with hooked(move):
+    with once("sink.commit-sent", lambda: table.spark.sql(moved)):
         second = table.batch(sink, heads_of(first), table.rows(ROW.replace("1 id", "2 id")))
     with pytest.raises(SettingsError, match="another table") as refused:
         sink.applied(QUERY)

@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 import traceback
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from eo_listener.model.ledger import Applied, Entry
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.spark.jvm import delta_log
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, Heads, entry_of, heads_of, plan_of
-from tests.sinks.chapters.target_table import SparkTarget
+from tests.sinks.chapters.store import once
+from tests.sinks.chapters.target_table import SparkTarget, union
 
 pytestmark = [pytest.mark.spark]
 
@@ -42,8 +41,7 @@ class Table:
         return DeltaSink(path=self.path, **arguments)
 
     def rows(self, *values: str) -> Any:
-        """A frame from SQL: `SELECT <values> UNION ALL ...`."""
-        return self.spark.sql(" UNION ALL ".join(f"SELECT {one}" for one in values))
+        return self.spark.sql(union(values))
 
     def batch(self, sink: DeltaSink, heads: Heads, frame: Any = None, run: str = "run-1") -> Entry:
         """Write the next offset after `heads`."""
@@ -63,14 +61,11 @@ class Table:
 
 @pytest.fixture
 def table(delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """One that does not exist yet."""
     monkeypatch.setattr(delta_log, "session_here", lambda: delta)
     return Table(delta, tmp_path / "delays")
 
 
 class DeltaTarget(SparkTarget):
-    """A table by its path."""
-
     provider = "delta"
 
     @pytest.fixture
@@ -93,27 +88,10 @@ class DeltaTarget(SparkTarget):
         self.table.sql(statement)
 
 
-@pytest.fixture
-def at_commit() -> Callable[[Callable[[], object]], Any]:
-    """Do something between the judgement of a batch and its commit."""
-
-    def once(do: Callable[[], object]) -> Any:
-        done: list[str] = []
-
-        def hook(point: str) -> None:
-            if point == "sink.commit-sent" and not done:
-                done.append(point)
-                do()
-
-        return hooked(hook)
-
-    return once
-
-
-def test_a_commit_that_delta_skips_is_not_taken_for_written(table: Table, at_commit: Any) -> None:
+def test_a_commit_that_delta_skips_is_not_taken_for_written(table: Table) -> None:
     """An equal number makes Delta skip the write without a word: the other driver is named."""
     mine, other = table.sink(), table.sink()
-    overtaken = at_commit(lambda: table.batch(other, {}, run="run-2"))
+    overtaken = once("sink.commit-sent", lambda: table.batch(other, {}, run="run-2"))
     with overtaken, pytest.raises(ForeignWriterError, match="run-2"):
         table.batch(mine, {}, run="run-1")
     assert len(table.read("word")) == 1
@@ -135,7 +113,7 @@ def test_the_session_that_was_used_last_does_not_matter(table: Table, mode: str)
     first = table.batch(sink, {})
     use()
     assert dict(sink.applied(QUERY)) == heads_of(first)
-    with hooked(lambda point: use() if point == "sink.begun" else None):
+    with once("sink.begun", use):
         second = table.batch(sink, heads_of(first))
     use()
     assert dict(table.sink().applied(QUERY)) == heads_of(second)
@@ -143,12 +121,14 @@ def test_the_session_that_was_used_last_does_not_matter(table: Table, mode: str)
 
 
 @pytest.mark.slow
-def test_a_restore_between_judgement_and_commit_is_found(table: Table, at_commit: Any) -> None:
+def test_a_restore_between_judgement_and_commit_is_found(table: Table) -> None:
     """Delta commits the batch; the sink refuses it, now and later, until the printed command."""
     sink = table.sink()
     first = table.batch(sink, {})
     second = table.batch(sink, heads_of(first))
-    restored = at_commit(lambda: table.sql("RESTORE TABLE {table} TO VERSION AS OF 1"))
+    restored = once(
+        "sink.commit-sent", lambda: table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
+    )
     with restored, pytest.raises(SinkError, match="cannot be known: version 4") as refused:
         table.batch(sink, heads_of(second))
     with pytest.raises(SinkError, match="cannot be known: version 4"):
@@ -240,31 +220,6 @@ def test_a_batch_reads_its_own_commit_only(table: Table, monkeypatch: pytest.Mon
     monkeypatch.setattr(ClientServerConnection, "send_command", noted)
     sink.applied(QUERY)
     assert len(sent) <= 20, sent  # by the path of each class, package by package, 30
-
-
-@pytest.mark.slow
-def test_a_batch_costs_no_job_but_those_of_deltas_own_write(table: Table) -> None:
-    """As many as an append with `txnAppId` by itself: Delta reads its number out of the state."""
-    sink = table.sink()
-    entry = table.batch(sink, {})
-    path = f"{table.path}-bare"
-    found = []
-    for number in range(3):
-        before = jobs(table.spark)
-        empty = table.rows("'flights' topic, 0 partition, 0L offset, 'a' word").where("false")
-        writer = empty.write.format("delta").mode("append")
-        writer.option("txnAppId", "bare").option("txnVersion", number).save(path)
-        between = jobs(table.spark)
-        sink.applied(QUERY)
-        entry = table.batch(sink, heads_of(entry), empty)
-        found.append((between - before, jobs(table.spark) - between))
-    assert found[2][0] == found[2][1] > 1
-
-
-def jobs(spark: SparkSession) -> int:
-    """How many jobs the JVM has run."""
-    context: Any = spark.sparkContext._jsc.sc()
-    return int(str(context.dagScheduler().nextJobId()))
 
 
 def test_rows_that_do_not_fit_are_refused(table: Table) -> None:

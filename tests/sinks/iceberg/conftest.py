@@ -12,11 +12,13 @@ from tests import iceberg_jars
 from tests.sinks.chapters.lake import interpreted
 from tests.sinks.iceberg.java_tables import Catalog
 from tests.sinks.iceberg.lake import Lake
+from tests.sinks.iceberg.store import store
+
+__all__ = ["store"]
 
 
 @pytest.fixture(scope="session")
 def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """The catalog of this process."""
     if not iceberg_jars.jars():
         pytest.skip("Iceberg has no runtime for this Spark")
     if iceberg_jars.IS_OLD:
@@ -35,7 +37,6 @@ def lake(catalog: Lake) -> Iterator[Lake]:
 
 @pytest.fixture(scope="session")
 def java_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
-    """The catalog without Spark of this process."""
     if not iceberg_jars.jars():
         pytest.skip("Iceberg has no runtime for this Spark")
     catalog = Catalog(tmp_path_factory.mktemp("java"))

@@ -75,7 +75,6 @@ class Catalog:
         return self._catalog.loadTable(self._name(table))
 
     def table(self, table: str) -> IcebergTable:
-        """The table as the sink sees it."""
         return IcebergTable(SimpleNamespace(_jvm=self.jvm), self.load(table))
 
     def branches(self, table: str) -> int:
@@ -112,7 +111,6 @@ class Catalog:
         rewrite.addFile(self._file(rows)).commit()
 
     def delete(self, table: str, word: str) -> None:
-        """Delete the files whose first row has that word."""
         java = self.load(table)
         deleted = java.newDelete()
         for file in self._files(java.newScan(), word):
@@ -140,7 +138,6 @@ class Catalog:
         self.load(table).manageSnapshots().rollbackTo(snapshot).commit()
 
     def expire(self, table: str) -> None:
-        """Expire all snapshots that are not the head of a branch."""
         self.load(table).expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
 
     def replace(self, table: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -13,14 +12,24 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
+from eo_listener.model.ledger import Entry
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
-from eo_listener.testing.made_up_entries import FRAME, Row
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of
 from tests.sinks.chapters.lake import interpret
+from tests.sinks.chapters.store import NAMES, frame_of
 from tests.sinks.chapters.target_table import SparkTarget
 
-_NAMES = [field.split()[0] for field in FRAME.split(", ")]
+TP = TopicPartition("flights", 0)
+
+
+def entry(number: int, query: str = QUERY, *, run_id: str = "run-1") -> Entry:
+    """Batch `number` of a query, after those before it."""
+    heads = heads_of(entry(number - 1, query)) if number else {}
+    ranges = {TP: OffsetRange(number, number + 1)}
+    return entry_of(heads, ranges, batch_id=number, query=query, run_id=run_id)
 
 
 class Lake:
@@ -36,7 +45,6 @@ class Lake:
         use(spark, catalog_conf(self.name, folder))
 
     def begin(self, namespace: str = "") -> None:
-        """Make an empty namespace."""
         self.namespace = namespace or f"db{next(self._numbers)}"
         self.spark.sql(f"CREATE NAMESPACE {self.name}.{self.namespace}")
 
@@ -49,7 +57,6 @@ class Lake:
         return self.another_session()
 
     def another_session(self, **conf: str) -> SparkSession:
-        """Make one more of those, with other settings."""
         session = self.spark.newSession()
         interpret(session)
         uncached = {f"spark.sql.catalog.{self.name}.cache-enabled": "false"}
@@ -57,7 +64,6 @@ class Lake:
         return session
 
     def table(self, table: str) -> str:
-        """A table's full name."""
         return f"{self.name}.{self.namespace}.`{table.replace('`', '``')}`"
 
     def sink(self, table: str, **given: Any) -> IcebergSink:
@@ -75,33 +81,25 @@ class Lake:
         session = self.other()
         if not session.catalog.tableExists(self.table(table)):
             return []
-        found = session.table(self.table(table)).select(*_NAMES).collect()
+        found = session.table(self.table(table)).select(*NAMES).collect()
         return [(one[0], one[1], one[2], one[3]) for one in found]
 
     def frame(self, rows: Sequence[Row], session: SparkSession | None = None) -> DataFrame:
-        """A DataFrame that the JVM makes by itself, in a tenth of the time of createDataFrame."""
-        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
-        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
-        return (session or self.spark).sql(sql, args={"rows": given})
+        return frame_of(session or self.spark, rows)
 
     def append(self, table: str, rows: Sequence[Row]) -> None:
-        """Append rows as another program does."""
         name = TableName.parse(self.table(table)).sql
         self.frame(rows, self.other()).writeTo(name).append()
 
     def roll_back(self, table: str, snapshot: int | None) -> None:
-        """Take main back to an older snapshot."""
         self.java(table)._table.manageSnapshots().rollbackTo(snapshot).commit()
 
     def expire(self, table: str) -> None:
-        """Expire all snapshots that are not the head of a branch."""
         expiry = self.java(table)._table.expireSnapshots()
         expiry.expireOlderThan(2**62).retainLast(1).commit()
 
 
 class IcebergTarget(SparkTarget):
-    """A table of the lake, `table` by name."""
-
     provider = "iceberg"
     counts_changes = False  # how many rows a MERGE has changed Iceberg does not tell
     table = "t"

@@ -39,8 +39,6 @@ def spark_words(conf: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class IcebergStore(LakeStore):
-    """One table."""
-
     undoes = "CALL `lake`.system.fast_forward"
 
     def __init__(self, lake: Lake) -> None:
@@ -84,7 +82,6 @@ class IcebergStore(LakeStore):
         return self.lake.another_session()
 
     def branches(self) -> list[str]:
-        """Those of batches and repairs."""
         return [name for name in self.lake.java("t").branches if is_branch_of_any(name)]
 
     def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:

@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 
-from eo_listener.errors import (
-    ForeignWriterError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.errors import ForeignWriterError, SettingsError, SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.iceberg import IcebergSink
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, heads_of, plan_of
-from tests.sinks.iceberg.batches import at, entry
-from tests.sinks.iceberg.lake import Lake
-from tests.sinks.iceberg.test_lost_answers import LOST, NOTHING_DONE, Database
+from tests.sinks.chapters.store import once
+from tests.sinks.iceberg.lake import Lake, entry
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +50,7 @@ def sink(lake: Lake) -> IcebergSink:
 def test_statements_run_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
     """In their order, each on what those before it have left; main has all of it, or nothing."""
     seen: list[list[Row]] = []
-    with hooked(at("sink.rows-written", lambda: seen.append(sorted(lake.rows("t"))))):
+    with once("sink.rows-written", lambda: seen.append(sorted(lake.rows("t")))):
         assert write(lake, sink, 1, NEXT) == 2
     assert seen == [FIRST]
     assert lake.rows("t") == NEXT[:1]
@@ -80,7 +74,7 @@ def test_what_died_is_run_once_more(lake: Lake, sink: IcebergSink) -> None:
 @pytest.mark.slow
 def test_after_a_foreign_commit_the_statements_run_again(lake: Lake, sink: IcebergSink) -> None:
     """They may have read what it has changed; the rows are the same, and no more are there."""
-    foreign = at("sink.commit-sent", lambda: lake.append("t", [row(3, 0, "foreign")]))
+    foreign = once("sink.commit-sent", lambda: lake.append("t", [row(3, 0, "foreign")]))
     computed = lake.spark.sparkContext.accumulator(0)
 
     def compute(one: Row) -> Row:
@@ -89,32 +83,12 @@ def test_after_a_foreign_commit_the_statements_run_again(lake: Lake, sink: Icebe
 
     rows = lake.spark.sparkContext.parallelize([row(3, 1, "ours")], 1).map(compute)
     one = entry(1)
-    with hooked(foreign):
+    with foreign:
         sink.apply(lake.spark.createDataFrame(rows, FRAME), one, plan_of(one))
     assert computed.value == 1
     assert row(3, 1, "ours") in lake.rows("t")
     assert row(3, 0, "foreign") not in lake.rows("t")
     assert len(lake.java("t").branches) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", [NOTHING_DONE, LOST], ids=["refused", "lost"])
-def test_a_statement_whose_commit_was_made_and_not_confirmed(
-    lake: Lake, sink: IcebergSink, answer: str
-) -> None:
-    """Iceberg may take its own first commit for a conflict, and undo it; the batch is repeated."""
-    database = Database(lake.folder)
-    try:
-        with (
-            hooked(at("sink.begun", lambda: database.answer(answer))),
-            pytest.raises(RetriableSinkError),
-        ):
-            write(lake, sink, 1, NEXT)
-    finally:
-        database.reset()
-    assert len(lake.rows("t")) == 2
-    write(lake, sink, 1, NEXT)
-    assert lake.rows("t") == NEXT[:1]
 
 
 def test_a_function_runs_on_the_branch(lake: Lake, sink: IcebergSink) -> None:
@@ -183,7 +157,5 @@ def test_what_is_not_done_to_the_branch_is_refused(text: str) -> None:
 
 def test_statements_in_any_dress_are_taken() -> None:
     """Comments before them, and lower case."""
-    IcebergSink("lake.db.t", apply="/* a */ -- b\n insert  overwrite {table} SELECT 1")
-    IcebergSink(
-        "lake.db.t", apply=["update {table} SET x = 1", "INSERT INTO TABLE {table} SELECT 1"]
-    )
+    taken = ["/* a */ -- b\n insert  overwrite {table} SELECT 1", "update {table} SET x = 1"]
+    IcebergSink("lake.db.t", apply=[*taken, "INSERT INTO TABLE {table} SELECT 1"])

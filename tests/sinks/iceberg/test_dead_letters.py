@@ -28,8 +28,8 @@ from eo_listener.spark.jvm.iceberg_table import IcebergTable
 from eo_listener.testing.faults import Killed, broken_off, hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter
-from tests.sinks.iceberg.batches import TP
-from tests.sinks.iceberg.lake import IcebergTarget, Lake
+from tests.sinks.chapters.store import once
+from tests.sinks.iceberg.lake import TP, IcebergTarget, Lake
 
 pytestmark = pytest.mark.spark
 
@@ -213,12 +213,10 @@ def test_a_zombie_leaves_no_letter(lake: Lake) -> None:
     write(lake, batch(lake, 0), entry(lake, 0))
     one, two = entry(lake, 1), entry(lake, 1, "run-2")
 
-    def overtake(point: str) -> None:
-        if point == "sink.letters-staged":
-            with hooked(lambda _: None):
-                write(lake, batch(lake, 1, odd=(2,), mark="new"), two)
+    def overtake() -> None:
+        write(lake, batch(lake, 1, odd=(2,), mark="new"), two)
 
-    with hooked(overtake), pytest.raises(ForeignWriterError):
+    with once("sink.letters-staged", overtake), pytest.raises(ForeignWriterError):
         write(lake, batch(lake, 1), one)
     assert (rows(lake), dead(lake)) == ([0, 2, 3, 4, 5, 7], [(1, "odd"), (6, "new")])
 
@@ -228,14 +226,12 @@ def test_others_who_write_letters(lake: Lake) -> None:
     write(lake, batch(lake, 0), entry(lake, 0))
     other = lake.sink("u", dead_letters=lake.table("bad"))
 
-    def between(point: str) -> None:
-        if point == "sink.committed":
-            with hooked(lambda _: None):
-                one = entry(lake, 0, found={})
-                other.apply(batch(lake, 0, mark="other"), one, plan_of(one))
-                lake.other().sql(f"DELETE FROM {lake.table('bad')} WHERE reason = 'odd'")
+    def between() -> None:
+        one = entry(lake, 0, found={})
+        other.apply(batch(lake, 0, mark="other"), one, plan_of(one))
+        lake.other().sql(f"DELETE FROM {lake.table('bad')} WHERE reason = 'odd'")
 
-    with hooked(between):
+    with once("sink.committed", between):
         write(lake, batch(lake, 1), entry(lake, 1))
     assert dead(lake) == [(1, "other"), (5, "odd")]
 

@@ -40,7 +40,6 @@ class Table:
             self.history.add(self.main)
 
     def was_main(self, snapshot_id: int, *, committed: int) -> bool | None:
-        """Of a history that is whole."""
         assert committed == 1000 * snapshot_id
         return snapshot_id in self.history
 
@@ -54,9 +53,9 @@ class Table:
         assert committed == 1000 * child
         return self.older.get(snapshot_id)
 
-    def replace(self, *, empty: bool = False) -> None:
+    def replace(self) -> None:
         """CREATE OR REPLACE TABLE: main begins anew, and branches stay."""
-        self.main = None if empty else self.add(None)
+        self.main = self.add(None)
 
     def add(self, parent: int | None, ledger: LedgerText | None = None, **summary: str) -> int:
         """A new snapshot, on no branch yet; its id is its sequence number."""
@@ -72,7 +71,6 @@ class Table:
         return at
 
     def stage(self, number: int, query: str = QUERY) -> str:
-        """A batch on a branch of its own."""
         branch = new_branch(query, "run")
         self.branches[branch] = self.add(self.main, ledger(number, query))
         return branch
@@ -90,7 +88,6 @@ class Table:
         return branch
 
     def commit(self, times: int = 1) -> None:
-        """Commit as other programs do."""
         for _ in range(times):
             self.main = self.add(self.main)
 
@@ -219,16 +216,6 @@ def test_a_snapshot_is_read_once(table: Table) -> None:
     assert len(reader._snapshots) + len(reader._snapshots_before) < 5
 
 
-def test_a_rollback_is_not_hidden_by_expiry(table: Table) -> None:
-    """The taken back batch is newer than all that is known of main."""
-    table.commit(3)
-    root = table.main
-    table.write(1)
-    table.main = root
-    table.expire()
-    assert read(table).ledger.number == 0
-
-
 @pytest.mark.parametrize("is_numbered", [True, False], ids=["format 2", "format 1"])
 def test_where_nothing_tells_nothing_is_guessed(is_numbered: bool) -> None:
     """Snapshots behind main's head have expired: a file of the batch proves it, or nothing does."""
@@ -244,73 +231,6 @@ def test_where_nothing_tells_nothing_is_guessed(is_numbered: bool) -> None:
         read(table)
     assert 'on_expired="accept"' in str(refused.value.fix)
     assert read(table, accept=True).ledger == ledger(4)
-
-
-@pytest.mark.parametrize("commits", [0, 2])
-def test_older_metadata_prove_a_rollback(table: Table, commits: int) -> None:
-    """All but the heads has expired; without those metadata nothing tells it from a new table."""
-    table.write(1)
-    at = table.main
-    table.commit()
-    before = table.main
-    branch = table.write(2)
-    table.main = before
-    table.commit(commits)
-    table.expire(logged=True)
-    assert read(table) == Published(ledger(1), at, branch)
-    table.older = {}
-    with pytest.raises(SinkError, match="nothing shows"):
-        read(table)
-
-
-def test_older_metadata_are_read_only_where_they_can_tell() -> None:
-    """Not for a query that is new to the table, nor for what a crash has left of a first batch."""
-
-    class Untouched(Table):
-        def expired(self, snapshot_id: int, **_: int) -> str | None:
-            raise AssertionError
-
-    table = Untouched()
-    table.commit(9)
-    table.expire()
-    table.stage(1)
-    assert read(table).ledger.number == 0
-    assert read(table, OTHER_QUERY).ledger.number == 0
-
-
-DELETED = "s3://a/b/00002-x.metadata.json"
-
-
-@pytest.mark.parametrize(
-    ("search", "facts"),
-    [
-        (MetadataSearch(), ["0 older"]),
-        (
-            MetadataSearch(files=3, back_to=90_000, deleted=DELETED),
-            ["00002-x.metadata.json", "deleted (3 ", "1970-01-01 00:01:30 UTC"],
-        ),
-        (
-            MetadataSearch(files=5000, back_to=90_000, bounded=True),
-            ["5000 older", "1970-01-01 00:01:30 UTC"],
-        ),
-    ],
-    ids=["none", "deleted", "bounded"],
-)
-def test_what_was_looked_at_is_said(table: Table, search: MetadataSearch, facts: list[str]) -> None:
-    """A busy table's metadata are not called deleted if they were not all read."""
-    expired, _ = behind_commits()
-    expired.expire()
-    table.write(1)
-    staged = table.add(table.main)
-    table.pick(staged)
-    del table.texts[staged]
-    for one in (expired, table):
-        one.search = search
-        with pytest.raises(SinkError, match="nothing shows") as refused:
-            read(one)
-        for fact in facts:
-            assert fact in str(refused.value)
-        assert ("deleted" in str(refused.value)) == (search.deleted is not None)
 
 
 def test_a_rollback_into_the_middle_of_a_batch_is_refused(table: Table) -> None:
@@ -346,19 +266,6 @@ def test_a_cherry_pick_of_what_a_statement_wrote_is_refused(table: Table) -> Non
         assert read(table, OTHER_QUERY).ledger.number == 0
         assert table.main is not None
         statement = table.main
-
-
-def test_a_cherry_pick_of_others_is_none_of_ours(table: Table) -> None:
-    """What other programs have staged and published, on top of a batch of the query."""
-    table.write(1)
-    staged = table.add(table.main, wap_id="audit")
-    other = table.add(table.main, eo_batch_of=OTHER_QUERY)
-    table.commit()
-    table.pick(staged)
-    table.pick(table.add(other))
-    assert read(table).ledger == ledger(1)
-    table.write(2)
-    assert read(table).ledger == ledger(2)
 
 
 def test_a_cherry_pick_of_what_has_expired_is_not_guessed(table: Table) -> None:

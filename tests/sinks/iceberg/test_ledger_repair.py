@@ -26,9 +26,7 @@ from tests.sinks.chapters.ledger_repair import (
 )
 from tests.sinks.chapters.store import TP, Store, once
 from tests.sinks.iceberg import test_dead_letters as dead_letters
-from tests.sinks.iceberg.store import IcebergStore, store
-
-__all__ = ["store"]
+from tests.sinks.iceberg.store import IcebergStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -111,7 +111,6 @@ class Table:
         """It has no cache."""
 
     def refresh(self) -> None:
-        """Main is one snapshot further than the ledger."""
         self.asked.append("branches")
         self.branches = {"main": 2, OURS: 1}
 

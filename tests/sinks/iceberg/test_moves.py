@@ -18,8 +18,9 @@ from eo_listener.spark.jvm import iceberg_table
 from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, Row, heads_of
-from tests.sinks.iceberg.batches import at, entry
+from tests.sinks.chapters.store import once
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
+from tests.sinks.iceberg.lake import entry
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
 
@@ -65,7 +66,6 @@ def merge(java: Catalog, table: str, number: int = 0) -> tuple[Merged, Applied]:
 
 @pytest.fixture
 def table(java: Catalog) -> str:
-    """Two rows, each in a file of its own."""
     name = java.create()
     for word in ("old", "other"):
         java.append(name, [row(word)])
@@ -110,7 +110,7 @@ MOVES: dict[str, tuple[Callable[[Catalog, str], object], int, list[str]]] = {
 def test_what_others_do_before_it_is_published(java: Catalog, table: str, move: str) -> None:
     """It is computed again where it could have come out otherwise, and only there."""
     act, tries, left = MOVES[move]
-    with hooked(at("sink.commit-sent", lambda: act(java, table))):
+    with once("sink.commit-sent", lambda: act(java, table)):
         merged, applied = merge(java, table)
     assert (merged.tries, applied.rows) == (tries, 1)
     assert words(java, table) == left
@@ -152,7 +152,7 @@ def test_several_moves_one_after_the_other(java: Catalog, table: str) -> None:
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        hooked(at("sink.commit-sent", lambda: java.append(table, [row("a")]))),
+        once("sink.commit-sent", lambda: java.append(table, [row("a")])),
     ):
         patch.setattr(iceberg_table.IcebergTable, "publish_again", late)
         merged, _ = merge(java, table)
@@ -169,7 +169,7 @@ def test_it_is_named_who_is_always_first(java: Catalog, table: str) -> None:
         deleted.set("engine-name", "spark").set("app-id", "local-5").commit()
 
     with (
-        hooked(at("sink.commit-sent", change, times=100)),
+        hooked(lambda point: change() if point == "sink.commit-sent" else None),
         pytest.raises(RetriableSinkError) as refused,
     ):
         merge(java, table)

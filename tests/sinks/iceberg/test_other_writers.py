@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,10 +21,9 @@ from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, heads_of, plan_of, rows_of
-from tests.sinks.iceberg.batches import TP, at, entry
-from tests.sinks.iceberg.lake import Lake, catalog_conf
+from tests.sinks.chapters.store import once
+from tests.sinks.iceberg.lake import TP, Lake, catalog_conf, entry
 
 pytestmark = pytest.mark.spark
 
@@ -89,17 +86,15 @@ def test_columns_that_do_not_fit_are_refused_by_name(lake: Lake) -> None:
     assert [row.extra for row in found] == [None, 5]
 
 
-def test_what_a_table_requires_or_is_set_to(lake: Lake) -> None:
-    """A null in a column that is NOT NULL, and a table that Spark merges nothing into."""
-    columns = "topic string, partition int, offset bigint, word string NOT NULL"
-    lake.spark.sql(f"CREATE TABLE {lake.table('t')} ({columns}) USING iceberg")
-    frame = lake.frame(rows_of(entry(0)))
-    with pytest.raises(SinkError, match="NOT NULL"):
-        apply(lake.sink("t"), frame.withColumn("word", functions.lit(None).cast("string")), 0)
+def test_a_table_that_spark_merges_nothing_into(lake: Lake) -> None:
+    """It is refused by its setting; NOT NULL is in the chapter of dead letters."""
     setting = "write.spark.accept-any-schema"
-    lake.other().sql(f"ALTER TABLE {lake.table('t')} SET TBLPROPERTIES ('{setting}' = 'true')")
+    lake.spark.sql(
+        f"CREATE TABLE {lake.table('t')} ({FRAME}) USING iceberg "
+        f"TBLPROPERTIES ('{setting}' = 'true')"
+    )
     with pytest.raises(SettingsError, match=f"has {setting}"):
-        apply(lake.sink("t", mode="upsert", keys="offset"), frame, 0)
+        apply(lake.sink("t", mode="upsert", keys="offset"), lake.frame(rows_of(entry(0))), 0)
     assert lake.rows("t") == []
 
 
@@ -117,18 +112,6 @@ def test_rows_that_may_be_marked_are_computed_once(lake: Lake) -> None:
     frame = lake.spark.createDataFrame(rows, f"{FRAME}, eo_poison string")
     assert apply(lake.sink("t"), frame, 0).rows == 3
     assert computed.value == 3
-
-
-def test_the_ledger_outlives_expired_snapshots(lake: Lake) -> None:
-    """Between it and main's head too; where rows of it are left, nothing is to be accepted."""
-    write(lake, 0)
-    write(lake, 1)
-    for _ in range(2):
-        lake.append("t", [FOREIGN])
-    lake.expire("t")
-    assert dict(lake.sink("t").applied(QUERY)) == heads_of(entry(1))
-    write(lake, 2)
-    assert sorted(lake.rows("t")) == expected(0, 1, 2, foreign=2)
 
 
 def test_a_table_made_anew_has_no_ledger(lake: Lake) -> None:
@@ -173,23 +156,8 @@ def test_a_table_dropped_while_the_query_runs_is_not_made_again(
 
     for act, said in ((replace, "UUID does not match"), (lambda: other.sql(drop), "NoSuchTable")):
         sink.applied(QUERY)
-        with hooked(at("sink.commit-sent", act)), pytest.raises(SinkError, match=said):
+        with once("sink.commit-sent", act), pytest.raises(SinkError, match=said):
             apply(sink, frame, 1)
-
-
-def test_a_table_that_is_replaced_is_named(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    """By CREATE OR REPLACE: while the query runs, and where its ledger is read later."""
-    write(lake, 0)
-    write(lake, 1)
-    name = lake.table("t")
-    lake.other().sql(f"CREATE OR REPLACE TABLE {name} USING iceberg AS SELECT * FROM {name}")
-    with pytest.raises(SinkError, match=r"was replaced: .* of 'flights'") as refused:
-        apply(lake.sink("t"), lake.frame(rows_of(entry(2))), 2)
-    assert not isinstance(refused.value, ForeignWriterError)
-    with caplog.at_level(logging.WARNING, "eo_listener"):
-        assert dict(lake.sink("t").applied(QUERY)) == {}
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "CREATE OR REPLACE" in said
 
 
 def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
@@ -201,15 +169,6 @@ def test_a_renamed_table_keeps_its_ledger(lake: Lake) -> None:
     assert dict(lake.sink("t").applied(QUERY)) == {}
     write(lake, 1, "u")
     assert sorted(lake.rows("u")) == expected(0, 1)
-
-
-def test_a_thread_of_its_own_reads_the_ledger(lake: Lake) -> None:
-    """It has no session in the JVM, and Spark would know no catalog of a new one there."""
-    write(lake, 0)
-    lake.other().createDataFrame([(1,)], "n int")  # pyspark's active one from now on
-    with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(lambda: dict(lake.sink("t").applied(QUERY))).result()
-    assert found == heads_of(entry(0))
 
 
 def test_names_that_are_not_there_are_named(lake: Lake) -> None:

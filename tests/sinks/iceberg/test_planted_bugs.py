@@ -20,12 +20,11 @@ from eo_listener.sinks.iceberg.snapshots import Snapshot
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.spark.jvm.iceberg_table import MAIN, IcebergTable
 from eo_listener.testing.faults import Killed, broken_off
-from tests.sinks.iceberg import test_lost_answers as lost_answers
 from tests.sinks.iceberg import test_publication as proofs
 from tests.sinks.iceberg import test_wrong_places as wrong_places
 from tests.sinks.iceberg.java_tables import Catalog
-from tests.sinks.iceberg.test_lost_answers import database
 from tests.sinks.iceberg.test_publication import table
+from tests.sinks.iceberg.test_wrong_places import database
 
 __all__ = ["database", "table"]
 
@@ -35,7 +34,6 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def instead(owner: object, name: str, act: Callable[..., Any]) -> Plant:
-    """Plant a function in the place of another."""
     return lambda patch: patch.setattr(owner, name, act)
 
 
@@ -124,7 +122,7 @@ def own_heads(java: Catalog) -> None:
 
 
 refused_and_made = partial(
-    lost_answers.test_a_commit_that_was_made_is_refused,
+    wrong_places.test_a_commit_that_was_made_is_refused,
     point="sink.commit-sent",
     times=1,
     appends=False,
@@ -182,7 +180,7 @@ PLANTED: dict[str, tuple[Plant, Callable[..., None]]] = {
 def test_each_planted_bug_is_found(
     name: str,
     java: Catalog,
-    database: lost_answers.Database,
+    database: wrong_places.Database,
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,10 +16,11 @@ from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
 from eo_listener.testing.conformance import SinkConformance
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, plan_of, rows_of
-from tests.sinks.iceberg.batches import TP, at, entry
+from tests.sinks.chapters.store import once
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
+from tests.sinks.iceberg.lake import TP, entry
 
 pytestmark = pytest.mark.spark  # needs a JVM and its jars
 
@@ -100,22 +101,14 @@ def table(java: Catalog) -> str:
     return name
 
 
-def test_files_are_added_again_where_main_has_moved(java: Catalog, table: str) -> None:
-    """Foreign commits between the rows and their publication: nothing is computed again."""
-    act = at("sink.commit-sent", lambda: java.append(table, [FOREIGN]))
-    with hooked(act):
-        sink = write(java, table, 1)
+def test_compaction_in_mid_batch(java: Catalog, table: str) -> None:
+    """The files are added again behind it: nothing is computed again."""
+    write(java, table, 1)
+    with once("sink.commit-sent", lambda: java.compact(table)):
+        sink = write(java, table, 2)
     assert sink.written is not None
     assert sink.written.tries == 1
-    check(java, table, 0, 1, foreign=1)
     assert java.branches(table) == 1
-
-
-def test_compaction_in_mid_batch(java: Catalog, table: str) -> None:
-    """The batch is published behind it."""
-    write(java, table, 1)
-    with hooked(at("sink.commit-sent", lambda: java.compact(table))):
-        write(java, table, 2)
     check(java, table, 0, 1, 2)
 
 
@@ -172,7 +165,7 @@ def test_a_zombie_is_refused_at_every_point(
         write(java, table, 1)
         write(java, table, 2)
 
-    with hooked(at(point, successor)), pytest.raises((ForeignWriterError, RetriableSinkError)):
+    with once(point, successor), pytest.raises((ForeignWriterError, RetriableSinkError)):
         write(java, table, late, appends=appends)
     with pytest.raises(ForeignWriterError):  # where its branch was dropped, it is tried again
         write(java, table, late, appends=appends)
@@ -261,7 +254,7 @@ def test_the_ledger_outlives_expired_snapshots(java: Catalog, table: str, append
     check(java, table, 0, 1, foreign=1)
     for point in BEFORE:
         number = 2 + BEFORE.index(point)
-        with hooked(at(point, lambda: java.expire(table))):
+        with once(point, lambda: java.expire(table)):
             write(java, table, number, appends=appends)
     check(java, table, *range(6), foreign=1)
 
@@ -276,7 +269,7 @@ def test_branches_of_a_sink_do_not_expire(java: Catalog, way: str, appends: bool
     if way != "first":
         java.append(table, [FOREIGN])
     if way == "again":
-        with hooked(at("sink.commit-sent", lambda: java.append(table, [FOREIGN]))):
+        with once("sink.commit-sent", lambda: java.append(table, [FOREIGN])):
             write(java, table, 0)
     else:
         write(java, table, 0, appends=appends)
@@ -321,20 +314,11 @@ def test_a_lost_answer_is_an_unknown_outcome(
 
 def test_a_write_that_lands_late_is_never_published(java: Catalog, table: str) -> None:
     """A commit to the branch of a try that was given up: no other try has its name."""
-    names: list[str] = []
-    dead = entry(1, run_id="dead")
+    before = set(java.table(table).branches)
     with broken_off("sink.begun", Killed()), pytest.raises(Killed):
-        write(java, table, dead)
-    names = [name for name in java.table(table).branches if name.startswith("eo_")]
-
-    def land() -> None:
-        for name in names:
-            if name in java.table(table).branches and name not in anchors:
-                java.append(table, [FOREIGN], branch=name)
-
-    anchors = {name for name in names if java.table(table).branches[name] != java.table(table).main}
-    anchors = set(names) - anchors
-    with hooked(at("sink.commit-sent", land)):
+        write(java, table, entry(1, run_id="dead"))
+    (dead,) = set(java.table(table).branches) - before
+    with once("sink.commit-sent", lambda: java.append(table, [FOREIGN], branch=dead)):
         write(java, table, 1)
     check(java, table, 0, 1)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
 
 from eo_listener import IcebergSink, exactly_once
 from eo_listener.events import BatchApplied, BatchReplayed, Event
@@ -22,30 +19,17 @@ from tests.sinks.iceberg.lake import Lake
 
 pytestmark = [pytest.mark.spark, LEFT_SOCKETS]
 
-COUNT = (
-    "MERGE INTO {table} t USING (SELECT n % 2 AS n, count(*) AS times FROM eo_batch GROUP BY n % 2)"
-    " b ON t.n = b.n WHEN MATCHED THEN UPDATE SET times = t.times + b.times "
-    "WHEN NOT MATCHED THEN INSERT *"
-)
-
 
 class Job:
     """A query that reads files of one row each, a file a batch, into sinks."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        folder: Path,
-        *sinks: IcebergSink,
-        transform: Callable[[DataFrame], DataFrame] | None = None,
-    ) -> None:
-        self.lake, self.sinks, self.transform = lake, sinks, transform
+    def __init__(self, lake: Lake, folder: Path, *sinks: IcebergSink) -> None:
+        self.lake, self.sinks = lake, sinks
         self.files, self.checkpoint = folder / "in", folder / "checkpoint"
         self.files.mkdir()
         self.next = 0
 
     def add(self, files: int) -> None:
-        """Put more files there."""
         for number in range(self.next, self.next + files):
             (self.files / f"{number}.json").write_text(json.dumps({"n": number}))
         self.next += files
@@ -53,9 +37,7 @@ class Job:
     def run(self) -> list[Event]:
         """Have the query read all that is there. Raises StreamingQueryException."""
         events: list[Event] = []
-        function = exactly_once(
-            *self.sinks, name="q", observers=[events.append], transform=self.transform
-        )
+        function = exactly_once(*self.sinks, name="q", observers=[events.append])
         reader = self.lake.spark.readStream.schema("n int").option("maxFilesPerTrigger", 1)
         writer = reader.json(str(self.files)).writeStream.foreachBatch(function)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
@@ -84,41 +66,6 @@ def test_a_query_goes_on_where_its_ledger_ends(lake: Lake, tmp_path: Path) -> No
     events = job.run()
     assert (of(BatchReplayed, events), of(BatchApplied, events)) == (1, 1)
     assert numbers(lake, "t") == [0, 1, 2, 3]
-
-
-@pytest.mark.slow
-def test_counting_by_merge_counts_once(lake: Lake, tmp_path: Path) -> None:
-    """With an append beside it: after a restart only the sink that lacks the batch gets it."""
-    lake.spark.sql(f"CREATE TABLE {lake.table('c')} (n int, times bigint) USING iceberg")
-    counts = lake.sink("c", apply=COUNT)
-    job = Job(lake, tmp_path, lake.sink("t"), counts)
-    job.add(4)
-    job.run()
-    surgery.before_commit(job.checkpoint)
-    assert of(BatchReplayed, job.run()) == 2
-    found = lake.other().table(lake.table("c")).orderBy("n").collect()
-    assert [tuple(row) for row in found] == [(0, 2), (1, 2)]
-    assert numbers(lake, "t") == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("given", [{}, {"mode": "upsert", "keys": "n"}])
-def test_no_session_keeps_the_table_as_it_was(
-    lake: Lake, tmp_path: Path, given: dict[str, Any]
-) -> None:
-    """A transform reads what all batches before have written, and so does the user's session."""
-    name, seen = lake.table("t"), []
-
-    def look(frame: DataFrame) -> DataFrame:
-        session = frame.sparkSession
-        there = session.table(name).count() if session.catalog.tableExists(name) else 0
-        seen.append(there)
-        return frame
-
-    job = Job(lake, tmp_path, lake.sink("t", **given), transform=look)
-    job.add(3)
-    job.run()
-    assert seen == [0, 1, 2]
-    assert lake.spark.table(name).count() == 3
 
 
 def test_after_a_rollback_the_query_stops(

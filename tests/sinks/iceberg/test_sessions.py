@@ -1,17 +1,18 @@
-"""Which session a ledger is read by, and what it must have. Without a JVM."""
+"""Which session a ledger is read by, what it must have, and names. Without a JVM."""
 
 from __future__ import annotations
 
-import copy
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError, SettingsError
-from eo_listener.sinks.iceberg import IcebergSink, connection, sink
-from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.sinks.iceberg import connection
+from eo_listener.sinks.iceberg.names import TableName, is_branch_of, is_branch_of_any, new_branch
 from eo_listener.spark.jvm import iceberg_table
 
 CATALOG = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
@@ -57,29 +58,6 @@ def test_without_a_session_it_is_said(sessions: dict[str, Any]) -> None:
     assert sessions["active"] is None
 
 
-def test_a_batch_brings_the_session(
-    sessions: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is read later, in a thread of another session, is read by that of the query."""
-    asked: list[Any] = []
-
-    def find(session: Any, _: TableName) -> None:
-        asked.append(session)
-        raise SettingsError("enough", fix="")
-
-    monkeypatch.setattr(sink, "find", find)
-    query, other = some(**CATALOG), some()
-    table = IcebergSink("lake.db.t")
-    frame = SimpleNamespace(sparkSession=query)
-    with pytest.raises(SettingsError):
-        table.apply(frame, None, None)  # type: ignore[arg-type]
-    sessions["active"] = other
-    for again in (table, copy.copy(table)):
-        with pytest.raises(SettingsError):
-            again.applied("flights")
-    assert asked == [query, query, other]
-
-
 JAR = "file:/opt/jars/iceberg-spark-runtime-{}-1.11.0.jar"
 
 
@@ -111,17 +89,59 @@ def test_the_runtime_that_fits_is_named(
         check(monkeypatch, spark, scala, jar)
 
 
-@pytest.mark.parametrize(("spark", "scala"), [("4.2.0", "2.13"), ("4.0.0", "2.12")])
-def test_a_spark_without_a_runtime(monkeypatch: pytest.MonkeyPatch, spark: str, scala: str) -> None:
-    """Nothing is named that does not exist."""
-    with pytest.raises(SettingsError) as refused:
-        check(monkeypatch, spark, scala, None)
-    for fact in (f"Spark {spark}", f"Scala {scala}", "3.5, 4.0 and"):
-        assert fact in str(refused.value)
-    assert "org.apache.iceberg:" not in str(refused.value)
-
-
 def test_spark_connect_is_refused() -> None:
     """Its sessions have no JVM to be asked."""
     with pytest.raises(SettingsError, match="Spark Connect"):
         connection.check_runtime(SimpleNamespace(version="4.0.0"))
+
+
+part = st.text(min_size=1).filter(lambda text: bool(text.strip()))
+
+
+@settings(max_examples=30)
+@given(st.lists(part, min_size=3, max_size=5))
+def test_a_quoted_name_comes_back(parts: list[str]) -> None:
+    """Whatever is in its parts."""
+    name = TableName(tuple(parts))
+    assert TableName.parse(name.sql) == name
+    assert TableName.parse(name.key) == name
+
+
+def test_a_plain_name_is_its_key() -> None:
+    """And a branch is one more part."""
+    name = TableName.parse("lake.db.flights")
+    assert name.key == "lake.db.flights"
+    assert name.branch("x") == "`lake`.`db`.`flights`.`branch_x`"
+    assert name.namespace == "`lake`.`db`"
+    assert TableName.parse("lake.`a.b`.c.`d``e`").parts == ("lake", "a.b", "c", "d`e")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("flights", "name the catalog"),
+        ("db.flights", "name the catalog"),
+        ("", "not a table name"),
+        ("lake..flights", "not a table name"),
+        ("lake.db.flights.", "not a table name"),
+        ("lake.db.`flights", "not a table name"),
+        ("lake.db.`fl`ights", "not a table name"),
+        ("lake.db.` `", "not a table name"),
+    ],
+)
+def test_what_is_no_full_name_is_refused(name: str, problem: str) -> None:
+    """A shorter name would mean another table in another session."""
+    with pytest.raises(SettingsError, match=problem):
+        TableName.parse(name)
+
+
+@settings(max_examples=30)
+@given(st.text(), st.text(), st.text())
+def test_a_branch_tells_its_query(query: str, other: str, run: str) -> None:
+    """No two branches have one name, and one of a user's is none of ours."""
+    branch = new_branch(query, run)
+    assert is_branch_of(query, branch)
+    assert is_branch_of_any(branch)
+    assert is_branch_of(other, branch) == (other == query)
+    assert new_branch(query, run) != branch
+    assert not is_branch_of_any("audit")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyspark
 import pytest
 
-from eo_listener.errors import SinkError
 from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.publication import Publication, Staged
-from eo_listener.sinks.spark_merge import Merge
 from eo_listener.spark.jvm.iceberg_table import MAIN
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, rows_of
-from tests.sinks.chapters.target_table import TP, row
+from tests.sinks.chapters.store import once
+from tests.sinks.chapters.target_table import TP, Row, row
 from tests.sinks.chapters.upsert_by_merge import UpsertByMergeChapter
 from tests.sinks.iceberg import test_conformance as appends
-from tests.sinks.iceberg.batches import at
 from tests.sinks.iceberg.lake import IcebergTarget
 
 pytestmark = pytest.mark.spark
@@ -30,7 +29,6 @@ class TestConformance(appends.TestIcebergSink):
     """An upsert is written as what is appended."""
 
     def open_sink(self, target: str) -> IcebergSink:
-        """Each row is a key of its own."""
         return self.lake.sink(target, mode="upsert", keys=("topic", "partition", "offset"))
 
     def test_a_next_batch_follows(self) -> None:
@@ -62,12 +60,11 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         self.upsert([row(1, "first", 0, at=1), row(2, "other", 1, at=1)], **options)
         newer = "UPDATE {table} SET word = 'foreign', at = 9 WHERE id = 1"
         late = [row(1, "late", 2, at=2), row(2, "next", 3, at=2)]
-        with hooked(at("sink.commit-sent", lambda: self.run(newer))):
+        with once("sink.commit-sent", lambda: self.run(newer)):
             self.upsert(late, **options)
         assert self.read("id", "word") == [(1, "foreign"), (2, "next")]
 
     def branches(self) -> int:
-        """How many branches of the query there are."""
         return sum(is_branch_of(QUERY, name) for name in self.lake.java(self.table).branches)
 
     def test_where_main_has_moved_the_merge_is_computed_again(self) -> None:
@@ -97,12 +94,25 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         }
         self.upsert([row(1, "a", 0), row(2, "b", 1), row(3, "c", 2)], **options)
         seen: list[Any] = []
-        with hooked(at("sink.rows-written", lambda: seen.append(self.read("id", "word")))):
+        with once("sink.rows-written", lambda: seen.append(self.read("id", "word"))):
             self.upsert([row(1, "b", 3), row(2, "gone", 4), row(4, "a", 5)], **options)
         assert seen == [[(1, "a"), (2, "b"), (3, "c")]]
         assert self.read("id", "word") == [(1, "b"), (3, "c"), (4, "a")]
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
         assert (files > 0) == (mode == "merge-on-read")
+
+    def upsert_once(self, act: Callable[[], object], given: Row, **options: Any) -> None:
+        """Upsert a row while something comes first: that is no conflict, nothing is done again."""
+        points: list[str] = []
+
+        def hook(point: str) -> None:
+            points.append(point)
+            if point == "sink.commit-sent" and points.count(point) == 1:
+                act()
+
+        with hooked(hook):
+            self.upsert([given], **options)
+        assert points.count("sink.rows-written") == 1
 
     @pytest.mark.parametrize(
         ("expired", "mode"),
@@ -117,16 +127,8 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         self.run(f"ALTER TABLE {{table}} SET TBLPROPERTIES ('write.merge.mode' = '{mode}')")
         if expired:
             self.lake.java(self.table)._table.expireSnapshots().expireOlderThan(2**62).commit()
-        points: list[str] = []
-
-        def hook(point: str) -> None:
-            points.append(point)
-            if points.count("sink.commit-sent") == 1 and point == "sink.commit-sent":
-                self.run("INSERT INTO {table} VALUES (6, 'foreign', null, null, null)")
-
-        with hooked(hook):
-            self.upsert([row(1, "new", 7)], **options)
-        assert points.count("sink.rows-written") == 1
+        foreign = "INSERT INTO {table} VALUES (6, 'foreign', null, null, null)"
+        self.upsert_once(lambda: self.run(foreign), row(1, "new", 7), **options)
         words = ["new", "new", "old", "old", "old", "old", "foreign"]
         assert self.read("id", "word") == list(enumerate(words))
         files = self.lake.other().table(f"{self.lake.table(self.table)}.delete_files").count()
@@ -154,7 +156,6 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         }
         self.upsert([row(n, "old", n, n % 2) for n in range(8)], **options)
         self.upsert([row(1, "new", 9, partition=1)], **options)
-        points: list[str] = []
 
         def compact() -> None:
             table, jvm = self.lake.java(self.table)._table, self.lake.spark._jvm
@@ -165,14 +166,7 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
             action = actions.rewriteDataFiles(table).filter(partition)
             action.option("rewrite-all", "true").execute()
 
-        def hook(point: str) -> None:
-            points.append(point)
-            if point == "sink.commit-sent" and points.count(point) == 1:
-                compact()
-
-        with hooked(hook):
-            self.upsert([row(2, "new", 10)], **options)
-        assert points.count("sink.rows-written") == 1
+        self.upsert_once(compact, row(2, "new", 10), **options)
         words = ["old", "new", "new", "old", "old", "old", "old", "old"]
         assert self.read("id", "word") == list(enumerate(words))
 
@@ -197,20 +191,6 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         self.run("UPDATE {table} SET eo_there = 'mine'")
         self.merge(f"{rows.format('y')} UNION ALL SELECT 2, 'z', 'z'", keys="k.1")
         assert self.read("*") == [(1, "y", "y", "mine"), (2, "z", "z", None)]
-
-    @pytest.mark.slow
-    def test_several_rows_for_one_of_the_table_are_named(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It cannot be, and if it were, nothing would be written."""
-        self.upsert([row(1, "a", 0)])
-        real = Merge.statement
-        monkeypatch.setattr(
-            Merge, "statement", lambda self, view: real(self, view).replace("eo_place = 1", "true")
-        )
-        with pytest.raises(SinkError, match="several rows"):
-            self.upsert([row(1, "b", 1), row(1, "c", 2)])
-        assert self.read("id", "word") == [(1, "a")]
 
 
 def files_added_again(self: Publication, staged: Staged) -> None:

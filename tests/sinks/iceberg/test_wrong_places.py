@@ -1,18 +1,23 @@
-"""Branches dropped or made anew, writes to none, cherry-picks, ledgers behind expired snapshots."""
+"""Branches dropped or made anew, cherry-picks, expired ledgers, and answers that are lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, Row, heads_of, plan_of, rows_of
-from tests.sinks.iceberg.batches import at, entry
+from tests import iceberg_jars
+from tests.sinks.chapters.store import at, once
 from tests.sinks.iceberg.java_tables import Catalog, JavaSink
+from tests.sinks.iceberg.lake import entry
 from tests.sinks.iceberg.test_publication import FOREIGN, check, each_way, table, write
 
 __all__ = ["table"]
@@ -21,7 +26,6 @@ pytestmark = pytest.mark.spark  # needs a JVM and its jars
 
 
 def branches(java: Catalog, table: str) -> set[str]:
-    """Those of sinks."""
     return {name for name in java.table(table).branches if name.startswith("eo_")}
 
 
@@ -64,11 +68,8 @@ def test_a_branch_made_anew_elsewhere(java: Catalog, table: str, appends: bool) 
         java.append(table, [FOREIGN])
         drop(java, table, kept)
 
-    def act(point: str) -> None:
-        at("sink.begun", move)(point)
-        at("sink.rows-written", lambda: java.roll_back(table, before))(point)
-
-    with hooked(act), pytest.raises(RetriableSinkError, match="no longer exists"):
+    acts = {"sink.begun": move, "sink.rows-written": lambda: java.roll_back(table, before)}
+    with at(acts), pytest.raises(RetriableSinkError, match="no longer exists"):
         write(java, table, 1, appends=appends)
     check(java, table, 0)
     assert java.branches(table) == 1
@@ -107,7 +108,7 @@ def test_a_batch_that_is_cherry_picked(java: Catalog, table: str, appends: bool)
     assert len(java.rows(table)) == 2
     with pytest.raises(SinkError, match="without their ledger") as refused:
         JavaSink(java, table).applied(QUERY)
-    assert f"Roll main back to snapshot {before};" in str(refused.value.fix)
+    assert f"Roll main back to snapshot {before}" in str(refused.value.fix)
     with pytest.raises(SinkError, match="without their ledger"):
         write(java, table, 1, appends=appends)
     java.roll_back(table, before)
@@ -202,8 +203,8 @@ def test_cherry_picks_of_others_in_whatever_order(java: Catalog, table: str) -> 
 def test_a_table_that_is_replaced(java: Catalog, table: str, appends: bool) -> None:
     """Between two batches, and while one is written: it is said what has happened."""
     write(java, table, 1)
-    act = at("sink.begun", lambda: java.replace(table))
-    with hooked(act), pytest.raises(SinkError, match="was replaced") as refused:
+    replace = once("sink.begun", lambda: java.replace(table))
+    with replace, pytest.raises(SinkError, match="was replaced") as refused:
         write(java, table, 2, appends=appends)
     assert "CREATE OR REPLACE" in str(refused.value.cause)
     assert JavaSink(java, table).applied(QUERY) == {}
@@ -228,3 +229,113 @@ def test_where_older_metadata_were_deleted_nothing_is_guessed(
         java.expire(table)
     with pytest.raises(SinkError, match="nothing shows"):
         JavaSink(java, table).applied(QUERY)
+
+
+pytestmark = pytest.mark.spark  # needs a JVM and its jars
+
+NOTHING_DONE = "RAISE(IGNORE)"
+LOST = "RAISE(FAIL, 'the answer is lost')"
+TRIGGER = """
+    CREATE TRIGGER answers BEFORE UPDATE OF metadata_location ON iceberg_tables
+    WHEN (SELECT times FROM wrong_answers) > 0
+    BEGIN
+        UPDATE wrong_answers SET times = times - 1;
+        UPDATE iceberg_tables SET metadata_location = NEW.metadata_location,
+            previous_metadata_location = NEW.previous_metadata_location WHERE rowid = OLD.rowid;
+        SELECT {answer};
+    END;
+"""
+
+
+class Database:
+    """That of a catalog, which has a commit and does not say so.
+
+    Iceberg's JDBC catalog sends a commit again when its connection broke, and is told the second
+    time that there is nothing to do. Triggers answer the first time as others do the second.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "catalog.db"
+
+    def answer(self, how: str, times: int = 1) -> None:
+        """Make the next commits, and answer in this way."""
+        self._run(
+            f"CREATE TABLE wrong_answers AS SELECT {times} AS times;" + TRIGGER.format(answer=how)
+        )
+
+    def left(self) -> int:
+        with closing(sqlite3.connect(self._file)) as connection:
+            return int(connection.execute("SELECT times FROM wrong_answers").fetchone()[0])
+
+    def reset(self) -> None:
+        self._run("DROP TRIGGER IF EXISTS answers; DROP TABLE IF EXISTS wrong_answers;")
+
+    def _run(self, script: str) -> None:
+        with closing(sqlite3.connect(self._file, timeout=30)) as connection:
+            connection.executescript(script)
+
+
+@pytest.fixture
+def database(java: Catalog) -> Iterator[Database]:
+    """That of the catalog, which answers as ever again after the test."""
+    made = Database(java.folder)
+    yield made
+    made.reset()
+
+
+@each_way
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("point", [None, "sink.begun", "sink.commit-sent"])
+def test_a_commit_that_was_made_is_refused(
+    java: Catalog, database: Database, table: str, point: str | None, times: int, appends: bool
+) -> None:
+    """That of the branch, of the rows, or of the batch: it is in main once, and can be read."""
+    if point is None:
+        database.answer(NOTHING_DONE, times)
+        write(java, table, 1, appends=appends)
+    else:
+        with once(point, lambda: database.answer(NOTHING_DONE, times)):
+            if iceberg_jars.IS_OLD and point == "sink.begun":
+                with pytest.raises(RetriableSinkError, match="manifest list"):
+                    write(java, table, 1, appends=appends)
+            write(java, table, 1, appends=appends)
+    assert database.left() == (times - 1 if point == "sink.commit-sent" else 0)
+    database.reset()
+    check(java, table, 0, 1)
+    assert java.branches(table) == 1
+    write(java, table, 2, appends=appends)
+    check(java, table, 0, 1, 2)
+
+
+def test_a_commit_behind_others_is_refused_although_it_was_made(
+    java: Catalog, database: Database, table: str
+) -> None:
+    """The files were added again in it."""
+
+    def foreign() -> None:
+        java.append(table, [FOREIGN])
+        database.answer(NOTHING_DONE)
+
+    with once("sink.commit-sent", foreign):
+        write(java, table, 1)
+    assert database.left() == 0
+    check(java, table, 0, 1, foreign=1)
+    assert java.branches(table) == 1
+
+
+@each_way
+def test_the_answer_to_a_commit_is_lost(
+    java: Catalog, database: Database, table: str, appends: bool
+) -> None:
+    """That is no refusal: the table says what happened."""
+    with (
+        once("sink.commit-sent", lambda: database.answer(LOST)),
+        pytest.raises(OutcomeUnknownError, match="UncheckedSQLException"),
+    ):
+        write(java, table, 1, appends=appends)
+    assert database.left() == 0
+    database.reset()
+    check(java, table, 0, 1)
+    assert java.branches(table) == 1
+    write(java, table, 2, appends=appends)
+    check(java, table, 0, 1, 2)

@@ -1,4 +1,4 @@
-"""What the tests of the Kafka sink open, on the broker that all share."""
+"""What the tests of the Kafka sink open, on the broker that all share, and the chapters' store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from confluent_kafka import Producer
 from eo_listener.model.ledger import Applied, Entry, Head
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
 from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.faults import broken_off
-from eo_listener.testing.made_up_entries import QUERY, entry_of, plan_of
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, plan_of
 from tests.broker import Broker
+from tests.sinks.chapters.store import Store
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
@@ -43,7 +45,6 @@ class Place:
         return self.opened.enter_context(closing(sink))
 
     def plain_sink(self, topic: str | None = None, **more: Any) -> KafkaSink:
-        """One without transactions."""
         return self.sink(topic, transactions=False, **more)
 
     def values(self, topic: str | None = None, *, settle: float = 5.0) -> list[str]:
@@ -67,21 +68,12 @@ class Place:
         producer.produce(topic, value, key, **more)
         assert producer.flush(10) == 0
 
-    def take_over(self) -> str:
-        """Fence the sink as a successor does; return its transactional id."""
-        name = f"eo-listener/{self.target}/{QUERY}"
-        settings = {"bootstrap.servers": self.servers, "transactional.id": name, "log_level": 0}
-        Producer(settings).init_transactions(30)
-        return name
-
     def recreate(self, topic: str | None = None, partitions: int = 2, **config: str) -> None:
-        """Delete a topic, and create it again."""
         self.topics.delete(topic or self.target)
         self.topics.create_as(topic or self.target, partitions, **config)
 
 
 def place_at(servers: str) -> Place:
-    """A target of two partitions there."""
     topics = Topics(servers)
     target = topics.create("target", 2)
     return Place(servers=servers, topics=topics, target=target, ledger=unique("ledger"))
@@ -114,7 +106,6 @@ def batch(
 
 
 def table(*values: str | None, **columns: Any) -> pa.Table:
-    """Rows of these values, with further columns."""
     return pa.table({"value": pa.array(values, pa.string()), **columns})
 
 
@@ -125,7 +116,6 @@ def write(sink: KafkaSink, number: int = 0, rows: pa.Table | None = None, **more
 
 
 def put(sink: KafkaSink, entry: Entry, rows: pa.Table) -> Applied:
-    """Write these."""
     return sink.apply(rows, entry, plan_of(entry))
 
 
@@ -138,5 +128,41 @@ def left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def letters(place: Place, topic: str) -> list[dict[str, Any]]:
-    """The dead letters in a topic."""
     return [json.loads(text) for text in place.values(topic)]
+
+
+class KafkaStore(Store):
+    first = "next"  # the history is that of repairs, which do not know what was before
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+        self.opened = place.opened
+
+    @property
+    def name(self) -> str:
+        return self.place.target
+
+    def make_sink(self) -> KafkaSink:
+        return self.place.sink()
+
+    def make_repair(self) -> KafkaLedgerRepair:
+        return KafkaLedgerRepair({"bootstrap.servers": self.place.servers}, self.place.ledger)
+
+    def repair(self) -> KafkaLedgerRepair:
+        return self.opened.enter_context(closing(self.make_repair()))
+
+    def frame(self, rows: list[Row]) -> pa.Table:
+        return table(*map(json.dumps, rows))
+
+    def rows(self) -> list[Row]:
+        return rows_in(self.place)
+
+
+def rows_in(place: Place, *, settle: float = 5.0) -> list[Row]:
+    return [tuple(json.loads(one)) for one in place.values(settle=settle)]
+
+
+@pytest.fixture
+def store(place: Place) -> KafkaStore:
+    return KafkaStore(place)

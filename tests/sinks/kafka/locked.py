@@ -65,7 +65,6 @@ class Locked:
             done.result(30)
 
     def revoke(self, kind: str, name: str, operation: str) -> None:
-        """Take a right away again."""
         right = _right(AclBindingFilter, kind, name, operation)
         for done in self.admin.delete_acls([right]).values():
             assert len(done.result(30)) == 1
@@ -91,7 +90,6 @@ def _right(make: Any, kind: str, name: str, operation: str) -> Any:
 
 
 def start_locked(start_broker: StartBroker) -> Locked:
-    """Start it."""
     listener = Listener(
         name="PLAIN",
         security_protocol="SASL_PLAINTEXT",

@@ -38,7 +38,6 @@ class Queues(NamedTuple):
 
 
 def header_of(identity: RowIdentity) -> str:
-    """Return the header of a record of this row."""
     before, after = around_values(identity.writer, identity.batch)
     return before + identity.values + after
 

@@ -15,21 +15,29 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.faults import hooked
-from eo_listener.testing.made_up_entries import FRAME, QUERY, Row, entry_of, heads_of, rows_of
+from eo_listener.testing.made_up_entries import QUERY, Row, entry_of, heads_of, rows_of
 from tests.broker import Broker
 from tests.conftest import StartBroker
 from tests.sinks.chapters import target_table
 from tests.sinks.chapters.bad_days import MortalStore, Outages
 from tests.sinks.chapters.dead_letters import DeadLettersChapter
-from tests.sinks.kafka.conftest import Place, letters, place_at, put, table, write
+from tests.sinks.chapters.store import NAMES, frame_of
+from tests.sinks.kafka.conftest import (
+    KafkaStore,
+    Place,
+    letters,
+    place_at,
+    put,
+    rows_in,
+    table,
+    write,
+)
 from tests.sinks.kafka.frames import rows_at, without_spark
 from tests.sinks.kafka.made_up_tasks import with_made_up_tasks
 from tests.sinks.kafka.records import committed
-from tests.sinks.kafka.store import KafkaStore, rows_in
 from tests.topics import Topics, unique
 
 _TP = TopicPartition("flights", 0)
-_NAMES = [field.split()[0] for field in FRAME.split(", ")]
 
 pytestmark = pytest.mark.kafka
 
@@ -65,7 +73,6 @@ class TestThroughTheDriver(SinkConformance):
         )
 
     def read_rows(self, target: str) -> list[Row]:
-        """Read with a consumer of its own."""
         if target not in self.topics:
             return []
         found = [json.loads(one.value()) for one in committed(self.servers, self.topics[target])]
@@ -78,7 +85,7 @@ class TestThroughTheDriver(SinkConformance):
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """Each row as JSON, a record's value."""
-        return table(*(json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows))
+        return table(*(json.dumps(dict(zip(NAMES, row, strict=True))) for row in rows))
 
 
 class TestWithoutTransactions(TestThroughTheDriver):
@@ -158,10 +165,7 @@ class _RowsOfSpark:
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
         """Each row as JSON, a record's value, beside the columns of its identity."""
-        given = json.dumps([dict(zip(_NAMES, row, strict=True)) for row in rows])
-        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
-        made = self.spark.sql(sql, args={"rows": given})
-        return made.selectExpr(*self.identity, "to_json(struct(*)) AS value")
+        return frame_of(self.spark, rows).selectExpr(*self.identity, "to_json(struct(*)) AS value")
 
 
 @pytest.mark.spark
@@ -183,7 +187,7 @@ class TestByTheExecutors(TestWithSpark):
 class TestWithoutTransactionsByTheExecutors(_RowsOfSpark, TestWithoutTransactions):
     """With transactions=False."""
 
-    identity = _NAMES[:3]
+    identity = NAMES[:3]
 
 
 class TestDeadLetters(DeadLettersChapter):
@@ -197,7 +201,6 @@ class TestDeadLetters(DeadLettersChapter):
         self.letters_table = place.topics.create("dead", 1)
 
     def new_sink(self, **arguments: Any) -> KafkaSink:
-        """On the target."""
         return self.place.sink(**arguments)
 
     def apply(
@@ -209,12 +212,10 @@ class TestDeadLetters(DeadLettersChapter):
         return put(sink, at, pa.Table.from_batches([batch]).rename_columns(names))
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Under read_committed."""
         assert columns == ("word",)
         return [(value,) for value in self.place.values()]
 
     def letters(self) -> list[dict[str, Any]]:
-        """Under read_committed."""
         origin = dict.fromkeys(("topic", "partition", "offset"))
         return [
             {**one, **origin, "row": one["row"].replace('"value":', '"word":')}
@@ -239,8 +240,6 @@ def test_records_that_cannot_be_sent(place: Place) -> None:
 
 
 class MortalKafka(KafkaStore, MortalStore):
-    """On a broker of the test's own."""
-
     points = (
         *("sink.fenced", "sink.begun", "sink.rows-written", "sink.ledger-moved"),
         "sink.commit-sent",
@@ -266,7 +265,6 @@ class TestOutages(Outages):
     def mortal(
         self, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[MortalKafka]:
-        """A topic without records."""
         without_spark(monkeypatch)
         made = MortalKafka(start_broker())
         with made.opened:

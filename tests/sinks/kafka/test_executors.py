@@ -51,7 +51,6 @@ class Try:
         self.epoch = self.driver.identity(30)
 
     def take_over(self) -> BatchProducer:
-        """A producer of the same transactional id."""
         driver = BatchProducer(
             {"bootstrap.servers": self.servers}, self.id, transaction_timeout=600, joined=True
         )
@@ -62,7 +61,6 @@ class Try:
     def write(
         self, frame: Any, epoch: tuple[int, int] | None = None
     ) -> tuple[int, list[TaskReport]]:
-        """Write it by tasks; what they report."""
         batch, topics = unique("batch"), [(self.topic, self.partitions)]
         self.transactions.open_batch(
             batch,
@@ -89,13 +87,11 @@ class Try:
         return found
 
     def ids(self) -> list[list[int]]:
-        """The numbers that are shown, of each partition."""
         return [[int(value) for value in values] for values in self.read().values()]
 
 
 @pytest.fixture
 def one(spark: SparkSession, broker: Broker) -> Iterator[Try]:
-    """A try on a topic of its own."""
     made = Try(spark, broker.bootstrap_servers)
     yield made
     made.transactions.close()
@@ -150,23 +146,6 @@ def from_kafka(one: Try, source: str, **options: str) -> Any:
 def in_reverse(rows: Any) -> Any:
     """Sorted by a column that is gone."""
     return rows.selectExpr("*", "-int(trim(value)) AS by").orderBy("by").drop("by")
-
-
-def test_rows_of_a_kafka_partition_keep_their_order_and_nothing_is_sorted(
-    one: Try, source: str
-) -> None:
-    """In each target partition, though the tasks that read them come in any order."""
-    rows = from_kafka(one, source)
-    assert not sorting(rows)
-    one.write(rows)
-    one.commit()
-    found = one.ids()
-    assert sorted(number for ids in found for number in ids) == [*range(5000)]
-    for ids in found:
-        for first in range(0, 5000, 1000):
-            own = [number for number in ids if first <= number < first + 1000]
-            assert own
-            assert own == sorted(own)
 
 
 def test_the_order_of_all_rows_is_kept_if_a_frame_was_sorted(one: Try, source: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,9 +46,7 @@ BOUNDS = st.tuples(st.integers(0, FAR), st.integers(0, FAR)).map(
 )
 RANGES = st.dictionaries(st.builds(TopicPartition, st.text(), PARTITIONS), BOUNDS, max_size=5)
 ENDS = st.builds(
-    TargetEnds,
-    st.none() | st.text(),
-    st.dictionaries(PARTITIONS, st.integers(0, FAR), max_size=5),
+    TargetEnds, st.none() | st.text(), st.dictionaries(PARTITIONS, st.integers(0, FAR), max_size=5)
 )
 HEADS = st.builds(
     Head,
@@ -170,28 +167,6 @@ def test_records_stay_in_the_partition_in_which_they_are() -> None:
     assert {none.partition("s", str(number), 16) for number in range(200)} == set(range(16))
     records = Decoder().decode(stored(*records_of("s", entry_at(), {}, {}), partition=11))
     assert records.partition("s", QUERY, 16) == records.partition("s", QUERY, 64) == 11
-
-
-def test_only_what_is_new_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that have not changed since the last read are not decoded again."""
-    decoded: list[str] = []
-    decode_heads = HeadsRecord.decode
-
-    def decode(topic: str, document: dict[str, Any]) -> HeadsRecord:
-        decoded.append(topic)
-        return decode_heads(topic, document)
-
-    monkeypatch.setattr(HeadsRecord, "decode", decode)
-    first, second = (entry_at(TopicPartition(name, 0)) for name in "ab")
-    decoder = Decoder()
-    values = stored(*records_of("s", first, {}, {}))
-    decoder.decode(values)
-    found = decoder.decode(values | stored(*records_of("s", second, {}, {})))
-    assert decoded == ["a", "b"]
-    assert found.heads("s", QUERY) == {**heads_of(first), **heads_of(second)}
-    decoder.decode({})
-    decoder.decode(values)
-    assert decoded == ["a", "b", "a"]
 
 
 OF_HEADS, OF_BATCH = RecordKey("s", "q", "t", 0).encode(), BatchKey("s", "q", "r").encode()

@@ -33,10 +33,7 @@ from tests.sinks.chapters.ledger_repair import (
 )
 from tests.sinks.chapters.store import TP, once
 from tests.sinks.kafka import test_unfenced as unfenced
-from tests.sinks.kafka.conftest import batch, put
-from tests.sinks.kafka.store import KafkaStore, store
-
-__all__ = ["store"]
+from tests.sinks.kafka.conftest import KafkaStore, batch, put
 
 pytestmark = pytest.mark.kafka
 
@@ -54,20 +51,6 @@ class TestLedgerRepairs(LedgerRepairs):
         written.write({TP: OffsetRange(3, 5)}, 1, query=NEW)
         records = repair.reader.read(lambda _: True)
         assert set(records.targets(written.name, NEW)) == {written.name}
-
-    def test_a_sink_of_the_new_name_in_the_middle(self, written: KafkaStore) -> None:
-        """It has an id of its own that is not fenced; two ledgers never become one all the same."""
-        before = written.heads()
-        late = planned(written, written.repair(), is_rename=True)
-        other = written.place.sink(timeout=1)
-
-        def refused() -> None:
-            with pytest.raises(SinkError):
-                written.put(other, entry_of({}, FIRST, query=NEW))
-
-        with once("sink.ledger-moved", refused):
-            late()
-        assert (written.heads(), written.heads(NEW)) == ({}, before)
 
     def test_what_is_appended_after_the_repair_has_read(
         self, written: KafkaStore, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.offsets_topic import Fate, OffsetsTopic, audit, effects
 from tests.broker import Broker
+from tests.foreach_batch.conftest import Jobs
 from tests.sinks.kafka.records import committed
 from tests.sinks.kafka.test_executors import sorting
 from tests.topics import Topics, unique
@@ -33,28 +35,23 @@ from tests.topics import Topics, unique
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
+@dataclass(kw_only=True)
 class Course:
     """A source with records, a target, and queries from one into the other."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        servers: str,
-        folder: Path,
-        *,
-        method: Literal["driver", "executors"] = "driver",
-        group: str | None = None,
-    ) -> None:
-        self.spark, self.servers, self.folder, self.group = spark, servers, folder, group
-        self.topics = Topics(servers)
-        self.source = self.topics.create("source", 2)
-        self.target = self.topics.create("target", 3)
+    jobs: Jobs
+    method: Literal["driver", "executors"] = "driver"
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        topics = self.jobs.topics
+        self.source, self.target = topics.create("source", 2), topics.create("target", 3)
         self.sink = KafkaSink(
-            {"kafka.bootstrap.servers": servers},
+            {"kafka.bootstrap.servers": topics.servers},
             self.target,
             ledger_topic=unique("ledger"),
-            write_method=method,
-            group=group,
+            write_method=self.method,
+            group=self.group,
         )
 
     def run(self, transform: Callable[[Any], Any], at_once: int, *, dies: bool = False) -> None:
@@ -66,29 +63,14 @@ class Course:
             if dies:
                 raise RuntimeError("the driver dies here")
 
-        query = (
-            self.spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.servers)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", at_once)
-            .options(**({} if self.group is None else {"eo.commit.group": self.group}))
-            .load()
-            .writeStream.queryName("copied")
-            .foreachBatch(each)
-            .option("checkpointLocation", str(self.folder))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            assert query.awaitTermination(180)
-        except StreamingQueryException:
-            assert dies
+        group = {} if self.group is None else {"eo.commit.group": self.group}
+        data = self.jobs.read(self.source, maxOffsetsPerTrigger=str(at_once), **group)
+        with pytest.raises(StreamingQueryException) if dies else nullcontext():
+            self.jobs.drain(data, each, name="copied")
         function.close()
 
     def shown(self) -> list[tuple[str, str]]:
-        """Key and value of each record, in the order of its partition."""
-        found = committed(self.servers, self.target)
+        found = committed(self.jobs.topics.servers, self.target)
         return [((one.key() or b"").decode(), one.value().decode()) for one in found]
 
 
@@ -97,7 +79,8 @@ def test_random_values_and_the_order_of_a_key(
     spark: SparkSession, broker: Broker, tmp_path: Path, method: Any
 ) -> None:
     """Each record once over a restart, though no two computations are alike; none is sorted."""
-    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", method=method)
+    topics = Topics(broker.bootstrap_servers)
+    course = Course(jobs=Jobs(spark, topics, tmp_path), method=method)
     sorted_: list[bool] = []
 
     def randomly(frame: Any) -> Any:
@@ -107,7 +90,7 @@ def test_random_values_and_the_order_of_a_key(
         return changed
 
     for _ in range(2):
-        course.topics.fill(course.source, 200)
+        topics.fill(course.source, 200)
         course.run(randomly, 150)
     by_key: dict[tuple[str, int], list[int]] = {}
     for key, value in course.shown():
@@ -136,15 +119,13 @@ def listening(spark: SparkSession) -> Iterator[list[Event]]:
 def test_a_listener_neither_repeats_nor_contradicts_the_sink(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """Nor after a driver that died before Spark knew of its batch: the group is ahead of Spark's
-    checkpoint then.
-    """
-    group = unique("both")
-    course = Course(spark, broker.bootstrap_servers, tmp_path / "c", group=group)
+    """Nor after a driver that died before Spark knew of its batch: then the group is ahead."""
+    group, topics = unique("both"), Topics(broker.bootstrap_servers)
+    course = Course(jobs=Jobs(spark, topics, tmp_path), group=group)
     told: dict[TopicPartition, int] = {}
     total = 0
     for dies, records in ((False, 40), (True, 40), (False, 20)):
-        course.topics.fill(course.source, records)
+        topics.fill(course.source, records)
         total += records
         with listening(spark) as events:
             course.run(lambda frame: frame.selectExpr("string(offset) AS value"), 20, dies=dies)

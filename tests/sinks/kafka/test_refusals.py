@@ -18,7 +18,6 @@ from eo_listener.errors import (
     SinkError,
     TopicRecreatedError,
 )
-from eo_listener.kafka import producers
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing.made_up_entries import QUERY, entry_of
@@ -60,10 +59,7 @@ def test_a_topic_that_changes_in_the_middle(place: Place, change: str) -> None:
         else:
             place.recreate()
 
-    with (
-        once("sink.rows-written", alter),
-        pytest.raises(RetriableSinkError, match=place.target),
-    ):
+    with once("sink.rows-written", alter), pytest.raises(RetriableSinkError, match=place.target):
         put(sink, entry, table("a"))
     put(sink, entry, table("again"))
     assert place.values() == ["again"]
@@ -154,18 +150,6 @@ def test_a_transaction_timeout_that_brokers_refuse(place: Place) -> None:
     with pytest.raises(SettingsError, match="transaction_timeout=100000") as caught:
         write(place.sink(transaction_timeout=100_000))
     assert "transaction.max.timeout.ms" in str(caught.value)
-
-
-def test_a_transaction_that_was_outlived(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka answers as if a successor had come; what is named is the time-out."""
-
-    def outlive() -> None:
-        place.take_over()
-        monkeypatch.setattr(producers.BatchProducer, "outlived", True)
-
-    with once("sink.ledger-moved", outlive):
-        sink = place.sink(transaction_timeout=20)
-        refused(sink, table("a"), place, SinkError, "transaction_timeout=20 s")
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.errors import EoListenerError, KafkaError, SinkError
+from eo_listener.errors import EoListenerError, SinkError
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -58,12 +58,10 @@ class Writing:
     rows: Callable[[], Any]
 
     def allow_all(self) -> None:
-        """Give every right."""
         for kind, name, operation in self.rights:
             self.locked.allow(kind, name, operation)
 
     def sink(self) -> KafkaSink:
-        """One with new connections."""
         return self.place.sink(options=OPTIONS, **self.more)
 
     def refused(self, sink: KafkaSink, patience: float = 2.0) -> SinkError | None:
@@ -95,7 +93,6 @@ def commands_in(error: EoListenerError) -> Iterator[str]:
 
 
 def gives(command: str, right: Right) -> bool:
-    """Whether a command gives a right."""
     kind, name, operation = right
     words = shlex.split(command)
     operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
@@ -210,20 +207,8 @@ def properties_of(locked: Locked) -> dict[str, str]:
 
 
 def ledgers(properties: Mapping[str, str], place: Place) -> Mapping[LedgerKey, Any]:
-    """The heads by key."""
     with closing(KafkaLedgerReader(properties, place.ledger)) as reader:
         return {key: found.heads for key, found in reader.ledgers().items()}
-
-
-def test_to_read_a_ledger_the_right_to_read_is_enough(locked: Locked, written: Place) -> None:
-    """Without it the error has the command that gives it, which is all that is needed."""
-    with pytest.raises(KafkaError, match="a permission is missing") as raised:
-        ledgers(properties_of(locked), written)
-    (command,) = commands_in(raised.value)
-    assert locked.grant(command) == ("--topic", written.ledger)
-    assert "DescribeConfigs" not in command
-    assert PASSWORD not in str(raised.value)
-    assert ledgers(properties_of(locked), written)[LedgerKey(written.target, QUERY)]
 
 
 def test_each_right_of_a_repair(locked: Locked, written: Place) -> None:
@@ -270,17 +255,6 @@ def test_each_right_of_a_repair(locked: Locked, written: Place) -> None:
     assert ledgers(inside, place)[LedgerKey(wider, QUERY)][TP].range.until == 4
 
 
-def lacking_of(writing: Writing) -> str | None:
-    """What is said when a batch is refused; None if it is written.
-
-    What passes is repeated for long: the first use of a group makes Kafka create the topic of their
-    offsets, for which librdkafka may wait in vain.
-    """
-    with closing(writing.sink()) as sink:
-        error = writing.refused(sink, 120.0)
-    return None if error is None else str(error)
-
-
 def granted(locked: Locked, says: Callable[[], str | None]) -> set[tuple[str, str]]:
     """Do what is said until nothing is; return what the rights are about."""
     given: list[tuple[str, str]] = []
@@ -291,22 +265,6 @@ def granted(locked: Locked, says: Callable[[], str | None]) -> set[tuple[str, st
         assert PASSWORD not in text
         assert len(given) < 20, given
     return set(given)
-
-
-def needed(writing: Writing) -> set[tuple[str, str]]:
-    """What rights are needed for, and no other."""
-    return {(kind, name) for kind, name, _ in writing.rights}
-
-
-def test_who_types_what_each_error_says_has_no_right_that_is_not_needed(
-    locked: Locked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And can write in the end; no secret is shown."""
-    without_spark(monkeypatch)
-    writing = with_transactions(locked, lambda: table("a"))
-    with log_lines() as lines:
-        assert granted(locked, lambda: lacking_of(writing)) == needed(writing)
-    assert PASSWORD not in "".join(lines)
 
 
 def test_the_preflight_names_them_before_a_batch_does(
@@ -329,9 +287,14 @@ def test_the_preflight_names_them_before_a_batch_does(
         commands = [one.advice.partition(": ")[2] for one in found if one.level.value == "problem"]
         return "administrator: " + "; ".join(commands) if commands else None
 
+    needed = {(kind, name) for kind, name, _ in writing.rights}
     untried = ("--transactional-id", f"eo-listener/{writing.place.target}/{QUERY}")
-    assert granted(locked, says) == needed(writing) - {untried}
-    # The right to the id is tried if it is known how long a transaction may be.
-    locked.grant("kafka-acls --allow-principal User:al --operation DescribeConfigs --cluster")
-    assert granted(locked, says) == {untried}
-    assert lacking_of(writing) is None
+    with log_lines() as lines:
+        assert granted(locked, says) == needed - {untried}
+        # The right to the id is tried if it is known how long a transaction may be.
+        locked.grant("kafka-acls --allow-principal User:al --operation DescribeConfigs --cluster")
+        assert granted(locked, says) == {untried}
+        # With the first use of a group Kafka creates a topic; librdkafka may wait for it in vain.
+        with closing(writing.sink()) as sink:
+            assert writing.refused(sink, 120.0) is None
+    assert PASSWORD not in "".join(lines)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import shlex
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +11,6 @@ from pyspark import SparkContext
 from eo_listener.errors import (
     EoListenerError,
     KafkaError,
-    OutcomeUnknownError,
     RetriableSinkError,
     SettingsError,
     SinkError,
@@ -166,21 +162,6 @@ def test_secrets_are_not_shown() -> None:
     assert SECRET not in str(caught.value) + repr(caught.value)
 
 
-@pytest.mark.parametrize("write_method", ["driver", "executors"])
-def test_what_only_java_can_log_in_to(write_method: Any) -> None:
-    """Whatever its reason in `tests/client_config/test_translate.py`, it is refused at once."""
-    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-    options = {
-        **SERVERS,
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "SCRAM-SHA-256",
-        "kafka.sasl.jaas.config": f'{scram} username="t" password="{SECRET}" tokenauth="true";',
-    }
-    with pytest.raises(SettingsError, match=r"host:9092.*delegation token") as caught:
-        KafkaSink(options, "delays", write_method=write_method)
-    assert SECRET not in str(caught.value)
-
-
 def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink is refused before Kafka is asked, unless the options name a login themselves."""
     token = {"spark.kafka.clusters.a.auth.bootstrap.servers": "broker:9092"}
@@ -201,13 +182,6 @@ def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) ->
     named._access.refuse_delegation_tokens()
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     assert not delegation_tokens.are_configured("host:9092")
-
-
-def test_a_sink_travels() -> None:
-    """A sink can be pickled, as Spark Connect does to send it to another process."""
-    sink = pickle.loads(pickle.dumps(KafkaSink(SERVERS, "delays", group="g")))  # noqa: S301  # ours
-    assert (sink.key, sink._group) == ("delays", "g")
-    sink.close()
 
 
 def error(code: str) -> KafkaError:
@@ -246,26 +220,6 @@ def test_an_error_before_the_commit(code: str, kind: type[EoListenerError], says
     translated = EXPLAIN.translate(error(code))
     assert type(translated) is kind
     assert says in str(translated)
-
-
-def test_dead_letters_are_named_if_they_are_possible() -> None:
-    """Without transactions a sink refuses them."""
-    for fences in (True, False):
-        translated = replace(EXPLAIN, fences=fences).translate(error("MSG_SIZE_TOO_LARGE"))
-        assert ("dead letter" in str(translated)) is fences
-
-
-def test_rights_on_the_ledgers_topic() -> None:
-    """The ACLs named are those to create, describe, read and write it, in Kafka's own names."""
-    text = str(EXPLAIN.translate(error("TOPIC_AUTHORIZATION_FAILED")))
-    words = shlex.split(text.partition("cluster: ")[2].split("; ")[0])
-    operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
-    assert operations == ["Read", "Write", "Create", "DescribeConfigs"]
-    assert words[-2:] == ["--topic", "eo-ledger"]
-
-
-def test_an_error_at_the_commit_is_of_unknown_outcome() -> None:
-    assert isinstance(EXPLAIN.unknown_outcome(error("_TIMED_OUT")), OutcomeUnknownError)
 
 
 @pytest.mark.parametrize("transactional_id", ["eo-listener/a/b", None])

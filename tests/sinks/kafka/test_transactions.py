@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from eo_listener.errors import (
     ForeignWriterError,
@@ -19,11 +17,10 @@ from eo_listener.errors import (
     SinkLockedError,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.ledger import Applied, Entry
+from eo_listener.model.ledger import Applied
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka import KafkaSink, ledger_topic
+from eo_listener.sinks.kafka import ledger_topic
 from eo_listener.sinks.kafka.ledger import RecordKey
-from eo_listener.sinks.kafka.transaction import BatchTransaction
 from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of
 from tests.groups import positions
@@ -183,70 +180,15 @@ def test_a_group_of_another_cluster(place: Place) -> None:
     assert place.values() == []
 
 
-BOTH = pytest.mark.parametrize("transactions", [True, False])
-
-
-def lingering(place: Place, transactions: bool, seconds: int, **more: Any) -> KafkaSink:
-    how: dict[str, Any] = {} if transactions else {"transactions": False, "id": "value"}
-    options = {"kafka.linger.ms": f"{seconds}000"}
-    return place.sink(timeout=10, options=options, **how, **more)
-
-
-@BOTH
-def test_the_end_of_a_batch_does_not_linger(place: Place, transactions: bool) -> None:
+@pytest.mark.parametrize("how", [{}, {"transactions": False, "id": "value"}])
+def test_the_end_of_a_batch_does_not_linger(place: Place, how: dict[str, Any]) -> None:
     """As with Java's flush, kafka.linger.ms is for rows that may still come, not for the last."""
-    sink = lingering(place, transactions, 20)
+    sink = place.sink(timeout=10, options={"kafka.linger.ms": "20000"}, **how)
     begun = time.monotonic()
     write(sink)
     write(sink, 1)
     assert time.monotonic() - begun < 10
     assert place.values() == ["row 0", "row 1"]
-
-
-@pytest.mark.spark
-@BOTH
-def test_the_end_of_a_batch_by_executors_does_not_linger(
-    spark_place: Place, spark: SparkSession, transactions: bool
-) -> None:
-    """Nor do the rows of their tasks, nor the driver's records of the ledger."""
-    frame = spark.sql("SELECT string(id) AS value FROM range(50)")
-    sink = lingering(spark_place, transactions, 60, write_method="executors")
-    begun = time.monotonic()
-    assert write(sink, rows=frame).rows == 50
-    assert time.monotonic() - begun < 50
-    assert len(spark_place.values()) == 50
-
-
-@pytest.mark.spark
-def test_what_the_driver_hears_while_executors_send_is_not_kept(
-    spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its producer reports 50 times a second, for as long as a batch takes."""
-    kept: list[int] = []
-
-    def looked(self: BatchTransaction, entry: Entry) -> Collection[TopicPartition]:
-        assert self._producer is not None
-        kept.append(len(self._producer._producer))
-        return write_ledger(self, entry)
-
-    write_ledger = BatchTransaction.write_ledger
-    monkeypatch.setattr(BatchTransaction, "write_ledger", looked)
-    frame = spark.sql("SELECT string(java_method('java.lang.Thread', 'sleep', 2000L)) AS value")
-    write(spark_place.sink(write_method="executors"), rows=frame)
-    assert kept
-    assert max(kept) < 60
-
-
-def test_a_full_queue_does_not_linger(place: Place) -> None:
-    """As with Java's client: rows that wait for others make room for those that come."""
-    topic = place.topics.create("target", 40)
-    options = {"kafka.linger.ms": "20000", "kafka.buffer.memory": "1000000"}
-    partition = pa.array([at % 40 for at in range(6000)], pa.int32())
-    rows = table(*["x" * 500] * 6000, partition=partition)
-    begun = time.monotonic()
-    assert write(place.sink(topic, options=options), rows=rows).rows == 6000
-    assert time.monotonic() - begun < 15
-    assert len(place.values(topic)) == 6000
 
 
 def test_rows_of_values_and_keys_alone(place: Place) -> None:

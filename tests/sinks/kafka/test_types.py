@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eo_listener.errors import FormatError, SettingsError
 from eo_listener.model.ledger import Unexpected
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import tail as tail_module
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.row_identity import HEADER, IdentityColumns, RowIdentity, writer_of
@@ -194,13 +194,6 @@ def test_columns_that_cannot_identify() -> None:
         with pytest.raises(SettingsError, match=name):
             IdentityColumns.from_schema(schema, (name,))
     assert IdentityColumns.from_schema(schema, ("value",)).names == ("value",)
-
-
-def test_a_range_covers_what_it_names() -> None:
-    """The first and the last of a kind; others may lie between."""
-    tail = judge_tail([TailRecord(OUT, at, None) for at in (3, 9)], writer=OURS, batch=BATCH)
-    (found,) = tail.findings.records()
-    assert (found.count, found.ranges) == (2, {OUT: OffsetRange(3, 10)})
 
 
 @pytest.mark.parametrize("most", [1, 3])

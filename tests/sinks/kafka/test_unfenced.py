@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from typing import Any
@@ -16,7 +15,6 @@ from eo_listener.errors import (
     PoisonRowError,
     RetriableSinkError,
     SettingsError,
-    SinkError,
     TargetRecordsError,
     TopicRecreatedError,
     UnfinishedBatchError,
@@ -24,12 +22,12 @@ from eo_listener.errors import (
 from eo_listener.model.ledger import Applied, Entry, Unexpected
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
-from eo_listener.sinks.kafka.row_identity import HEADER, RowIdentity, writer_of
-from eo_listener.testing.faults import Killed, broken_off, hooked
+from eo_listener.sinks.kafka.row_identity import RowIdentity
+from eo_listener.testing.faults import Killed, broken_off
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.sinks.chapters.store import once
 from tests.sinks.kafka.conftest import TP, Place, batch, put, table
-from tests.sinks.kafka.frames import HEADERS, rows_at
+from tests.sinks.kafka.frames import rows_at
 from tests.sinks.kafka.made_up_tasks import place_of
 
 pytestmark = pytest.mark.kafka
@@ -74,64 +72,6 @@ def by_partition(place: Place, topic: str | None = None) -> list[list[int]]:
 
 def numbers(place: Place) -> list[int]:
     return sorted(number for found in by_partition(place) for number in found)
-
-
-def test_a_record_says_which_row_it_is(place: Place) -> None:
-    """In a header beside those of the row; without a key it goes where its identity says."""
-    sink = place.plain_sink()
-    entry = batch(sink.applied(QUERY), size=3)
-    headers = pa.array([[{"key": "h", "value": b"1"}], None, []], HEADERS)
-    made = rows(entry, key=pa.array(["k", None, "k"]), headers=headers)
-    assert put(sink, entry, made) == Applied(rows=3)
-    found = place.by_value()
-    first, second, third = (found[f"row {number}".encode()] for number in range(3))
-    assert first.headers()[0] == ("h", b"1")
-    writer = writer_of(sink.key, QUERY)
-    assert [RowIdentity.from_headers(one.headers()) for one in (first, second, third)] == [
-        RowIdentity(writer, 1, f'["flights",0,{number}]') for number in range(3)
-    ]
-    assert first.partition() == third.partition()
-    assert second.partition() == place_of('["flights",0,1]', 2)
-    assert sink.applied(QUERY) == heads_of(entry)
-
-
-@pytest.mark.parametrize("point", ["sink.begun", "made-up.sent", "sink.rows-written"])
-def test_a_batch_that_was_broken_off_is_finished(place: Place, point: str) -> None:
-    """By another driver: what is there is left out, and the order is that of the first try."""
-    write(place.plain_sink())
-    sink, again = place.plain_sink(), place.plain_sink()
-    fell(sink, batch(sink.applied(QUERY), 1, size=6, run_id="run-2"), point)
-    before = numbers(place)
-    later = batch(again.applied(QUERY), 1, size=6, run_id="run-3")
-    reached: list[str] = []
-    with hooked(reached.append):
-        assert put(again, later, rows(later)).rows == 6
-    assert ("sink.tail-read" in reached) == (len(before) > 6)
-    assert numbers(place) == list(range(12))
-    assert all(found == sorted(found) for found in by_partition(place))
-    assert again.applied(QUERY) == heads_of(later)
-
-
-def test_records_of_others_are_named(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Before the batch that was broken off, among its rows and behind it; none counts as a row."""
-    sink = place.plain_sink()
-    write(sink)
-    entry = batch(sink.applied(QUERY), 1, size=6)
-
-    def intrude(point: str) -> None:
-        if point in ("sink.begun", "sink.rows-written"):
-            place.produce(place.target, b"row 99", partition=1)
-        if point == "sink.rows-written":
-            raise Killed
-
-    with hooked(intrude), pytest.raises(Killed):
-        put(sink, entry, rows(entry))
-    with caplog.at_level(logging.WARNING, "eo_listener"):
-        (found,) = put(sink, entry, rows(entry)).unexpected
-    assert (found.kind, found.count) == (Unexpected.FOREIGN, 2)
-    assert [*found.ranges] == [(place.target, 1)]
-    assert f"{place.target}-1" in caplog.text
-    assert numbers(place) == [*range(12), 99, 99]
 
 
 @pytest.mark.parametrize("sizes", [(3, 5), (9, 1)])
@@ -232,15 +172,6 @@ def test_a_target_that_was_made_again_when_a_sink_gets_transactions(place: Place
         put(fenced, batch(fenced.applied(QUERY), 1), table("row"))
 
 
-def test_a_header_of_a_newer_release(place: Place) -> None:
-    """It stops the batch that has to read it."""
-    sink = place.plain_sink()
-    write(sink)
-    place.produce(place.target, b"x", headers=[(HEADER, json.dumps({"v": 2}).encode())])
-    with pytest.raises(SinkError, match="newer release"):
-        write(sink, 1)
-
-
 def test_another_driver_has_begun(place: Place) -> None:
     """Between the reading of the ledger and the first row: nothing is written."""
     sink, other = place.plain_sink(), place.plain_sink()
@@ -316,9 +247,13 @@ class TestByExecutors:
         assert by_partition(spark_place, topic) == [list(range(800))]
 
     def test_a_batch_that_was_broken_off_is_finished(
-        self, spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+        self,
+        spark_place: Place,
+        spark: SparkSession,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """What is there of it is left out, in order, without Python in the executors."""
+        """What is there of it is left out, in order, without Python; a foreign record is named."""
         sink = spark_place.plain_sink()
         failing = "IF(id = 700, raise_error('of the user'), concat('row ', id))"
         with pytest.raises(Exception, match="of the user"):
@@ -329,9 +264,13 @@ class TestByExecutors:
         spark_place.produce(spark_place.target, b"row 99999", partition=1)
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
         later = batch({}, size=800, run_id="later")
-        applied = put(spark_place.plain_sink(), later, frame_of(spark, 800))
-        assert (applied.rows, len(applied.unexpected)) == (800, 1)
+        with caplog.at_level(logging.WARNING, "eo_listener"):
+            applied = put(spark_place.plain_sink(), later, frame_of(spark, 800))
+        (found,) = applied.unexpected
+        assert (applied.rows, found.kind, found.count) == (800, Unexpected.FOREIGN, 1)
+        assert [*found.ranges] == [(spark_place.target, 1)]
+        assert f"{spark_place.target}-1" in caplog.text
         assert numbers(spark_place) == [*range(800), 99999]
-        for found in by_partition(spark_place):
-            ours = [number for number in found if number != 99999]
+        for there in by_partition(spark_place):
+            ours = [number for number in there if number != 99999]
             assert ours == sorted(ours)

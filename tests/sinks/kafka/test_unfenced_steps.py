@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_listener.errors import (
-    RetriableSinkError,
-    TargetRecordsError,
-    TopicRecreatedError,
-    UnfinishedBatchError,
-)
+from eo_listener.errors import TargetRecordsError, TopicRecreatedError, UnfinishedBatchError
 from eo_listener.kafka.range_reader import TargetLog
 from eo_listener.model.ledger import Entry, Unexpected
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -103,18 +98,6 @@ def kinds_of(found: Findings) -> dict[Unexpected, int]:
 
 def finished(until: int = 5, size: int = 5, end: int = 10) -> BatchRecord:
     return finish(begin(entry(0, until), None, logs(end), ORIGIN), size)
-
-
-def test_a_batch_after_a_finished_one() -> None:
-    """It has the next number, and the ends of now; its heads move together, at its end."""
-    before = finished()
-    assert (before.number, before.is_finished) == (1, True)
-    both = entry_of({}, {TP: OffsetRange(5, 9), OTHER: OffsetRange(0, 3)})
-    record = begin(both, before, logs(15), ORIGIN)
-    assert (record.number, record.since) == (2, {"out": TargetEnds("id", {0: 15})})
-    assert record.remaining == record.moves == {tp: move.range for tp, move in both.moves.items()}
-    assert record.heads() == {}
-    assert finish(record, 5).heads() == {tp: both.head(tp) for tp in both.moves}
 
 
 @given(st.integers(1, 30), st.lists(st.integers(1, 12), min_size=1, max_size=6))
@@ -210,17 +193,6 @@ def test_what_stops_a_batch() -> None:
     unfenced.refuse_unexpected(found, entry(5, 6), replace(HOW, accept=True), "behind batch 0")
 
 
-def test_a_tail_that_has_aged() -> None:
-    """In a batch that is repeated it may have been its rows."""
-    record = begin(entry(0, 5), None, logs(10), ORIGIN)
-    client = Client(None, row(3, 13))
-    tail, size = unfenced.read_tail(client, record, logs(14, start=13), HOW)
-    assert (list(tail.rows), size) == (['["flights",0,3]'], 4)
-    assert kinds_of(tail.findings) == {Unexpected.LOST: 3}
-    tail, _ = unfenced.read_tail(client, record, logs(14, start=14), HOW)
-    assert kinds_of(tail.findings) == {Unexpected.LOST: 4}
-
-
 BEGUN = begin(entry(0, 5), None, logs(10), ORIGIN)
 OWN: dict[str, Any] = {"identity": ("value",)}
 BY_VALUE = replace(BEGUN, **OWN)
@@ -243,11 +215,7 @@ RECREATED = entry_of({}, {TP: OffsetRange(0, 8)}, topic_id="a newer one")
     ],
 )
 def test_which_batch_finishes_another(
-    before: BatchRecord,
-    now: Entry,
-    there: dict[str, TargetLog],
-    how: dict[str, Any],
-    refused: bool,
+    before: BatchRecord, now: Entry, there: dict[str, TargetLog], how: dict[str, Any], refused: bool
 ) -> None:
     """What cannot is refused, with what is left; if that is accepted, it is given up."""
     asked = replace(HOW, **how)
@@ -281,15 +249,6 @@ def test_a_target_that_was_created_again_between_batches() -> None:
     unfenced.write_unfenced(client, entry(5, 9, 1), replace(HOW, accept=True))
     unfenced.write_unfenced(Client(finished(), topic_id=None), entry(5, 9, 1), HOW)
     unfenced.write_unfenced(Client(BEGUN, topic_id="a newer one"), entry(0, 5), HOW)
-
-
-def test_a_topic_that_changes_in_the_middle() -> None:
-    """The batch is tried again."""
-    unfenced.refuse_changed(logs(3), logs(9), HOW)
-    wider = {"out": TargetLog(id="id", ranges={0: OffsetRange(0, 3), 1: OffsetRange(0, 0)})}
-    for now in (logs(3, topic_id="other"), {}, wider):
-        with pytest.raises(RetriableSinkError, match="topic out"):
-            unfenced.refuse_changed(logs(3), now, HOW)
 
 
 def test_rows_that_an_earlier_part_of_the_batch_has() -> None:

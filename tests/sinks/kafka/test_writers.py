@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +15,8 @@ import pytest
 from eo_listener.errors import (
     JvmError,
     KafkaError,
+    PoisonRowError,
+    RetriableSinkError,
     SettingsError,
     SinkError,
 )
@@ -23,7 +25,7 @@ from eo_listener.kafka.producers import BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
-from eo_listener.sinks.kafka import driver_writer, executor_writer, method_choice
+from eo_listener.sinks.kafka import driver_writer, executor_writer, method_choice, task_rows
 from eo_listener.sinks.kafka.arguments import WriteMethod
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
@@ -38,7 +40,14 @@ from eo_listener.sinks.kafka.executor_writer import (
     task_reports,
 )
 from eo_listener.sinks.kafka.method_choice import MethodChoice
-from eo_listener.sinks.kafka.task_rows import TaskRows
+from eo_listener.sinks.kafka.task_rows import (
+    PRESENT,
+    TWICE,
+    RowsTarget,
+    TaskRows,
+    end_timeout,
+    unfenced_properties,
+)
 from eo_listener.sinks.kafka.transaction import BegunTransaction, DeadLetters, ProducerEpoch
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from eo_listener.testing.made_up_entries import entry_of, plan_of
@@ -47,40 +56,20 @@ from tests.sinks.kafka.made_up_tasks import report
 
 ENTRY = entry_of({}, {})
 OUT = TopicPartition("out", 0)
-ANY = TopicPartition("delays", -1)  # the partition is chosen by the client
-TOO_LARGE = "too large"
 PARTITIONER = {"kafka.partitioner.class": "com.example.P"}
 LACKING = "NoSuchFieldException: transactionManager"
 
 
-class Sent:
-    """Takes records as a producer does."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[str, Any]] = []
-
-    def send(self, topic: str, value: Any, **_: Any) -> None:
-        self.records.append((topic, value))
-
-    def send_each(self, topic: str, values: Any, keys: Any) -> dict[int, str]:
-        given = list(zip(values, keys, strict=True))
-        self.records += [(topic, value) for value, _ in given if value != TOO_LARGE]
-        return {at: "too large" for at, (value, _) in enumerate(given) if value == TOO_LARGE}
-
-    def flush(self) -> None:
-        pass
-
-    def begun(self, dead_letters: str | None = None) -> BegunTransaction:
-        refusals = Refusals(label="sink", limit=DeadLetterLimit(SHARE))
-        return BegunTransaction(
-            transactional_id="tx",
-            epoch=ProducerEpoch(-1, -1),
-            producer=cast(BatchProducer, self),
-            targets=Targets(topics={"delays": Target(id=None, partitions=1)}),
-            dead_letters=DeadLetters(
-                label="sink", topic=dead_letters, entry=ENTRY, refusals=refusals
-            ),
-        )
+def begun() -> BegunTransaction:
+    """A transaction whose producer takes all."""
+    refusals = Refusals(label="sink", limit=DeadLetterLimit(SHARE))
+    return BegunTransaction(
+        transactional_id="tx",
+        epoch=ProducerEpoch(-1, -1),
+        producer=cast(BatchProducer, SimpleNamespace(send_each=lambda *_: {})),
+        targets=Targets(topics={"delays": Target(id=None, partitions=1)}),
+        dead_letters=DeadLetters(label="sink", topic=None, entry=ENTRY, refusals=refusals),
+    )
 
 
 class Rows:
@@ -105,8 +94,6 @@ class Rows:
 
 @pytest.fixture
 def writer_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a writer that has prepared the rows."""
-
     def make(rows: Rows) -> DriverWriter:
         monkeypatch.setattr(driver_writer, "schema_of", lambda frame: frame.schema)
         monkeypatch.setattr(driver_writer, "stream", rows.stream)
@@ -121,13 +108,6 @@ def part(*values: str, **columns: Any) -> pa.Table:
     return pa.table({"value": pa.array(values, pa.string()), **columns})
 
 
-def test_every_part_is_sent_in_order(writer_of: Any) -> None:
-    sent = Sent()
-    (report,) = writer_of(Rows(part("a", "b"), part("c"), part("d"))).write(sent.begun())
-    assert [value for _, value in sent.records] == ["a", "b", "c", "d"]
-    assert report.records == {ANY: 4}
-
-
 def test_what_is_not_needed_is_not_computed(writer_of: Any) -> None:
     """Only the first part is fetched before the transaction; to close it stops Spark's job."""
     rows = Rows(part("a"), part("b"))
@@ -139,16 +119,7 @@ def test_what_is_not_needed_is_not_computed(writer_of: Any) -> None:
 def test_a_task_that_is_too_large(writer_of: Any) -> None:
     """A task with too many bytes is refused with the setting to change, not split out of order."""
     with pytest.raises(SinkError, match="minPartitions"):
-        writer_of(Rows(part("a"), TooManyBytesError("too many"))).write(Sent().begun())
-
-
-def test_a_row_that_the_client_refuses(writer_of: Any) -> None:
-    """It is in the topic of dead letters, with the very row."""
-    keys, sent = pa.array(["one", "two", "three"]), Sent()
-    (report,) = writer_of(Rows(part("a", TOO_LARGE, "b", key=keys))).write(sent.begun("dead"))
-    assert report.records == {ANY: 2}
-    assert [topic for topic, _ in sent.records] == ["delays", "delays", "dead"]
-    assert json.loads(json.loads(sent.records[2][1])["row"])["key"] == "two"
+        writer_of(Rows(part("a"), TooManyBytesError("too many"))).write(begun())
 
 
 class Shim:
@@ -245,7 +216,6 @@ def test_a_partitioner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def session_of(settings: Mapping[str, str]) -> Any:
-    """A DataFrame of a session with these settings."""
     context = SimpleNamespace(getConf=lambda: settings)
     return SimpleNamespace(_jdf=object(), sparkSession=SimpleNamespace(sparkContext=context))
 
@@ -313,3 +283,182 @@ def test_what_the_shim_does_not_do_is_an_error_of_kafka(answer: str | None, code
     with pytest.raises(KafkaError) as caught:
         JavaTransactions(cast(Any, SimpleNamespace(call=call)), {}).describe("id", 1)
     assert caught.value.code == code
+
+
+TARGET = RowsTarget(Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1)
+TASKS = 2
+
+
+class Tasks:
+    """Answers what it was told to, and for so many questions that tasks run."""
+
+    def __init__(self, *reports: TaskReport, running: int = 0) -> None:
+        self.found = reports
+        self.running = running
+        self.opened: list[str] = []
+
+    def open_batch(self, batch: str, **how: Any) -> None:
+        self.opened.append(batch)
+
+    def leave_out(self, batch: str, identities: Iterable[str]) -> None:
+        assert batch in self.opened
+
+    def reports(self, batch: str) -> tuple[int, Sequence[TaskReport]]:
+        return TASKS, self.found
+
+    def is_running(self, batch: str) -> bool:
+        assert batch in self.opened
+        self.running -= 1
+        return self.running >= 0
+
+    def close_batch(self, batch: str) -> None:
+        self.opened.remove(batch)
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, tasks: Tasks) -> TaskRows:
+    without_spark(monkeypatch)
+    monkeypatch.setattr(TaskRows, "_run", lambda *what: None)
+    monkeypatch.setattr(task_rows, "_PAUSE", 0)
+    return TaskRows(
+        pa.table({"number": [1, 2, 3], "value": ["1", "2", "3"]}),
+        plan_of(entry_of({}, {})),
+        cast(Any, tasks),
+        label="out",
+        one_topic=True,
+        identity=("number",),
+        tasks=TASKS,
+        timeout=5,
+    )
+
+
+def places(*numbers: int) -> dict[str, tuple[TopicPartition, int]]:
+    return {f"[{number}]": (OUT, number) for number in numbers}
+
+
+def test_what_no_row_has_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed which, if fewer rows were left out than are there."""
+    made = rows(monkeypatch, Tasks(report(0, 2), report(1, refused={PRESENT: 1})))
+    there = places(2, 7)
+    assert made.write(TARGET, there) == 2
+    assert there == places(7)
+    assert made.absent(places(1, 9)) == places(9)
+
+
+def test_rows_that_change_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two computings disagree: which rows are there twice cannot be said."""
+    made = rows(monkeypatch, Tasks(report(0, 3), report(1)))
+    with pytest.raises(SinkError, match=r"1 existing rows.* 0 .* 0 "):
+        made.write(TARGET, places(2))
+
+
+@pytest.mark.parametrize(
+    ("reports", "says"),
+    [
+        ([report(0, 2), report(1, attempt=1)], "task 1 ended at attempt 1"),
+        ([report(0, 2)], "1 of 2 tasks"),
+        ([report(0, 2), report(1, 1), report(1, 1)], "3 of 2 tasks"),
+    ],
+)
+def test_anything_but_first_attempts_ends_the_try(
+    monkeypatch: pytest.MonkeyPatch, reports: list[TaskReport], says: str
+) -> None:
+    """The batch is written again; before that the tasks of this try are waited for."""
+    tasks = Tasks(*reports, running=3)
+    with pytest.raises(RetriableSinkError, match=says):
+        rows(monkeypatch, tasks).write(TARGET, {})
+    assert (tasks.running, tasks.opened) == (-1, [])
+
+
+def test_tasks_that_do_not_end_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are waited for so long, and no longer."""
+    tasks = Tasks(report(0), report(1, attempt=1), running=10**6)
+    made = rows(monkeypatch, tasks)
+    made._timeout = 0.01
+    with (
+        caplog.at_level(logging.WARNING, "eo_listener"),
+        pytest.raises(RetriableSinkError, match="written again"),
+    ):
+        made.write(TARGET, {})
+    assert "running after 0.01 s" in caplog.text
+
+
+def test_what_kafka_answers_a_task_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes before rows that were refused, and before other attempts."""
+    error = {"code": "NOT_ENOUGH_REPLICAS", "cause": "c"}
+    tasks = Tasks(report(0, refused={-4: 1}), report(1, attempt=1, error=error))
+    with pytest.raises(KafkaError) as caught:
+        rows(monkeypatch, tasks).write(TARGET, {})
+    assert caught.value.code == "NOT_ENOUGH_REPLICAS"
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        ({-4: 2}, r"header.*\(2 rows\)"),
+        ({TWICE: 1}, r"two rows with one identity.*number are equal in both"),
+        ({TWICE: 1, -5: 1, PRESENT: 4}, "marked it with eo_poison"),
+    ],
+)
+def test_rows_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, refused: Mapping[int, int], says: str
+) -> None:
+    """The batch fails; what was written stays."""
+    made = rows(monkeypatch, Tasks(report(0, refused=refused), report(1)))
+    with pytest.raises(PoisonRowError, match=says) as caught:
+        made.write(TARGET, {})
+    assert "written" in str(caught.value.cause)
+
+
+def test_requests_go_one_at_a_time() -> None:
+    """Whatever the user says: else a record may be there before the one in front of it."""
+    given = {
+        "bootstrap.servers": "h:9092",
+        "transaction.timeout.ms": "60000",
+        "max.in.flight.requests.per.connection": "5",
+        "batch.size": "7",
+    }
+    assert unfenced_properties(given) == {
+        "bootstrap.servers": "h:9092",
+        "max.in.flight.requests.per.connection": "1",
+        "batch.size": "7",
+    }
+    assert int(unfenced_properties({})["batch.size"]) > 16384
+
+
+@pytest.mark.parametrize(
+    ("block", "delivery", "waits"),
+    [
+        ("9223372036854775807", "30000", "30000"),
+        ("9223372036854775807", None, "120000"),
+        ("5000", "30000", "5000"),
+        ("long", "30000", "long"),  # Kafka's client says what is wrong with it
+        (None, "30000", None),
+    ],
+)
+def test_a_producer_waits_for_brokers_no_longer_than_for_a_record(
+    block: str | None, delivery: str | None, waits: str | None
+) -> None:
+    """Else a batch whose brokers are away before its first record would wait for ever."""
+    given = {"max.block.ms": block, "delivery.timeout.ms": delivery}
+    properties = {name: text for name, text in given.items() if text is not None}
+    assert unfenced_properties(properties).get("max.block.ms") == waits
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 180),
+        ({"delivery.timeout.ms": "600000"}, 660),
+        ({"delivery.timeout.ms": "600000", "max.block.ms": "9223372036854775807"}, 1200),
+        ({"delivery.timeout.ms": "1000", "max.block.ms": "1000"}, 30),
+        ({"delivery.timeout.ms": "2147483647"}, 3600),
+        ({"delivery.timeout.ms": "long"}, 60),  # Kafka's client opens no producer then
+    ],
+)
+def test_tasks_are_waited_for_as_long_as_they_may_send(
+    given: dict[str, str], seconds: float
+) -> None:
+    """What they send after that would be there twice."""
+    assert end_timeout(given, 30.0) == seconds

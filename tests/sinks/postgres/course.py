@@ -1,4 +1,4 @@
-"""Batches for a sink as a driver has them, and what another connection sees of them."""
+"""Batches for a sink as a driver has them, what another connection sees, and the store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from eo_listener.model.ledger import Applied
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Connection
-from eo_listener.testing.made_up_entries import QUERY
+from eo_listener.sinks.postgres.ledger_repair import PostgresLedgerRepair
+from eo_listener.testing.made_up_entries import QUERY, Row, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.other_writers import SqlStore
 from tests.sinks.chapters.target_table import TP, SqlTarget, next_entry, write
 
 __all__ = ["TP", "next_entry", "write"]
@@ -26,6 +28,9 @@ MODES = pytest.mark.parametrize(
     "mode", [{}, {"mode": "upsert", "keys": "k"}], ids=["append", "upsert"]
 )
 KV = "k int, v int"
+BARE = "bare"
+USAGE = "GRANT USAGE ON SCHEMA {schema} TO {role}"
+ALL_TABLES = "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}"
 ORIGIN = "topic string, partition int, offset bigint"
 SUPPRESS = (
     "CREATE TRIGGER same BEFORE UPDATE ON t FOR EACH ROW "
@@ -69,7 +74,6 @@ def db(dsn: str) -> Iterator[Database]:
 
 
 def link_of(sink: PostgresSink) -> Connection:
-    """Return the connection that it has."""
     assert sink._kept.link is not None
     return sink._kept.link
 
@@ -80,6 +84,16 @@ def put(sink: PostgresSink, columns: str, *rows: tuple[Any, ...], query: str = Q
     return write(sink, ArrowFrame.rows(f"{columns}, {ORIGIN}", *full), query=query)
 
 
+def frame_of(entry: Entry) -> ArrowFrame:
+    """A row of the table BARE for each offset."""
+    offsets = range(*entry.moves[TP].range)
+    return ArrowFrame.rows("id bigint, run string", *((one, entry.run_id) for one in offsets))
+
+
+def write_entry(sink: PostgresSink, entry: Entry) -> Applied:
+    return sink.apply(frame_of(entry), entry, plan_of(entry))  # type: ignore[arg-type]  # it stands for one
+
+
 def ask(dsn: str, query: str) -> list[Any]:
     """Ask on a connection of its own; one column comes without a tuple."""
     with psycopg.connect(dsn) as link:
@@ -88,14 +102,12 @@ def ask(dsn: str, query: str) -> list[Any]:
 
 
 def script(dsn: str, *statements: str) -> None:
-    """Run statements on a connection of its own."""
     with psycopg.connect(dsn, autocommit=True) as link:
         for one in statements:
             link.execute(one.encode())
 
 
 def own_schema(dsn: str) -> str:
-    """Return the schema of the test."""
     (schema,) = ask(dsn, "SELECT current_schema()")
     return str(schema)
 
@@ -153,3 +165,40 @@ class PostgresTarget(SqlTarget):
 
     def run(self, statement: str) -> None:
         self.link.execute(statement.format(table="t").encode())
+
+
+class PostgresStore(SqlStore):
+    def __init__(self, dsn: str) -> None:
+        super().__init__()
+        self.dsn = dsn
+        self.schema = own_schema(dsn)
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    def make_sink(self) -> PostgresSink:
+        return PostgresSink(self.dsn, "t's")
+
+    def make_repair(self) -> PostgresLedgerRepair:
+        return PostgresLedgerRepair(self.dsn)
+
+    def rows(self) -> list[Row]:
+        return ask(self.dsn, f"SELECT * FROM {self.table}")
+
+    def run(self, statement: str) -> None:
+        script(self.dsn, statement)
+
+    def key_of(self, table: str) -> str:
+        return f'{self.schema}."{table}"'
+
+    def is_there(self) -> bool:
+        there = "SELECT 1 FROM pg_tables WHERE tablename = 't''s' AND schemaname = "
+        return ask(self.dsn, f"{there}current_schema()") != []
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[PostgresStore]:
+    made = PostgresStore(dsn)
+    with made.opened:
+        yield made

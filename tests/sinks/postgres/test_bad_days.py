@@ -14,29 +14,28 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from eo_listener.errors import (
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SinkError,
-    SinkLockedError,
-)
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SinkError, SinkLockedError
 from eo_listener.foreach_batch.sink_writer import RetryLimits, SinkWriter
 from eo_listener.model.ledger import Entry
-from eo_listener.sinks.postgres import PostgresSink
+from eo_listener.sinks.postgres import PostgresSink, connection
 from eo_listener.testing.made_up_entries import QUERY, heads_of, plan_of
 from tests.postgres_server import PostgresServer, running, with_schema
 from tests.sinks.chapters.bad_days import MortalStore, Outages, Overlaps
 from tests.sinks.chapters.store import at, once
-from tests.sinks.postgres.bare import TABLE, frame, write
-from tests.sinks.postgres.course import another_role, ask, link_of, next_entry, script
-from tests.sinks.postgres.store import PostgresStore, store
+from tests.sinks.postgres.course import (
+    BARE,
+    PostgresStore,
+    ask,
+    frame_of,
+    link_of,
+    next_entry,
+    script,
+)
+from tests.sinks.postgres.course import write_entry as write
 from tests.waiting import until
 
-__all__ = ["store"]
-
-IDS = f"SELECT id FROM {TABLE} ORDER BY id"
+IDS = f"SELECT id FROM {BARE} ORDER BY id"
 BEFORE_COMMIT = ("sink.begun", "sink.copying", "sink.rows-written", "sink.ledger-moved")
-GRANT = "GRANT ALL ON SCHEMA {schema} TO {role}"
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +52,6 @@ def own(server: PostgresServer, request: pytest.FixtureRequest) -> str:
 
 
 class MortalPostgres(PostgresStore, MortalStore):
-    """On that server."""
-
     points = (*BEFORE_COMMIT, "sink.commit-sent")
 
     def __init__(self, dsn: str, server: PostgresServer) -> None:
@@ -67,7 +64,6 @@ class TestOutages(Outages):
 
     @pytest.fixture
     def mortal(self, own: str, server: PostgresServer) -> Iterator[MortalPostgres]:
-        """A schema of the test's own."""
         made = MortalPostgres(own, server)
         with made.opened:
             yield made
@@ -97,8 +93,7 @@ def stop(sink: PostgresSink) -> int:
 
 @contextlib.contextmanager
 def opened(dsn: str, **more: float) -> Iterator[tuple[PostgresSink, Entry]]:
-    """A sink, and its first batch."""
-    with contextlib.closing(PostgresSink(dsn, TABLE, **more)) as sink:  # type: ignore[arg-type]  # limits
+    with contextlib.closing(PostgresSink(dsn, BARE, **more)) as sink:  # type: ignore[arg-type]  # limits
         yield sink, next_entry(sink)
 
 
@@ -178,9 +173,11 @@ def test_a_commit_in_doubt_ends_no_other_transaction(dsn: str) -> None:
             assert stranger.execute("SELECT 1").fetchone() == (1,)
 
 
-@pytest.mark.slow
-def test_a_server_that_stands_still_does_not_hang_the_query(own: str) -> None:
+def test_a_server_that_stands_still_does_not_hang_the_query(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stopped server answers nothing, and the batch fails within the limits that were set."""
+    monkeypatch.setattr(connection, "GRACE", 0)
     with opened(own, statement_timeout=1, lock_timeout=1) as (sink, entry):
         begun, stopped = time.monotonic(), list[int]()
         with (
@@ -206,7 +203,7 @@ def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[PostgresSink
             due.pop(0)()
         time.sleep(min(seconds, 0.2))
 
-    with contextlib.closing(PostgresSink(dsn, TABLE)) as sink:
+    with contextlib.closing(PostgresSink(dsn, BARE)) as sink:
         yield sink, SinkWriter(RetryLimits(timeout=120), sleep, time.monotonic)
     assert not due
 
@@ -214,7 +211,7 @@ def course(dsn: str, *acts: Callable[[], object]) -> Iterator[tuple[PostgresSink
 def by_steps(sink: PostgresSink, steps: SinkWriter) -> int:
     """Write the next batch; return the attempts."""
     entry = next_entry(sink)
-    return steps.write(sink, frame(entry), entry, plan_of(entry)).attempts
+    return steps.write(sink, frame_of(entry), entry, plan_of(entry)).attempts
 
 
 def halt(server: PostgresServer) -> None:
@@ -236,16 +233,6 @@ def test_a_server_that_is_stopped(server: PostgresServer, own: str) -> None:
         assert steps.read(sink, QUERY) == heads
         by_steps(sink, steps)
         assert ask(own, IDS) == list(range(20))
-
-
-def test_no_free_connection_for_a_while(dsn: str) -> None:
-    """A role that has used up its connections is waited for, and the error says that they are."""
-    with another_role(dsn, GRANT, options="CONNECTION LIMIT 1") as lonely:
-        other = psycopg.connect(lonely)
-        with course(lonely, other.close) as (sink, steps):
-            with pytest.raises(RetriableSinkError, match="too many connections"):
-                sink.applied(QUERY)
-            assert steps.read(sink, QUERY) == {}
 
 
 def test_a_standby_is_neither_read_nor_written(server: PostgresServer, own: str) -> None:

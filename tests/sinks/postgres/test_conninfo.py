@@ -6,17 +6,27 @@ import contextlib
 import logging
 import pickle
 import socket
-import threading
 import time
 import traceback
-from copy import copy as shallow_copy
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import errors
 
 from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
-from eo_listener.sinks.postgres import PostgresSink, connection
+from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.connection import Connection
+from eo_listener.sinks.postgres.errors import (
+    _POOLED,
+    lost,
+    message_of,
+    on_standby,
+    reason,
+    translated,
+    unreachable,
+)
 from eo_listener.testing.made_up_entries import entry_of
 from tests.postgres_server import PostgresServer
 from tests.sinks.postgres.course import Database, link_of, script
@@ -175,28 +185,6 @@ def test_a_server_that_never_answers(postgres: PostgresServer) -> None:
             PostgresSink(f"host=127.0.0.1 port={port}", "t", connect_timeout=2).applied("q")
 
 
-def test_a_server_that_falls_silent_behind_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that lets us in and answers nothing more, as a paused pooler, is given up too."""
-    monkeypatch.setattr(connection, "GRACE", 0)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def let_in() -> None:
-            with server.accept()[0] as client:
-                client.recv(1 << 16)
-                client.sendall(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")  # welcome; ready
-                while client.recv(1 << 16):
-                    pass
-
-        porter = threading.Thread(target=let_in)
-        porter.start()
-        dsn = f"host=127.0.0.1 port={server.getsockname()[1]} sslmode=disable gssencmode=disable"
-        sink = PostgresSink(dsn, "t", statement_timeout=0.2, lock_timeout=0.2)
-        with pytest.raises(SinkError, match="no answer"):
-            sink.applied("q")
-        porter.join(5)
-        assert not porter.is_alive()
-
-
 @pytest.mark.parametrize(
     "wrong", [{"mode": "insert"}, {"lock_timeout": 0}, {"atomicity": "row"}, {"max_connections": 0}]
 )
@@ -204,17 +192,6 @@ def test_wrong_arguments_are_refused_at_once(wrong: dict[str, Any]) -> None:
     """What can never work is a SettingsError when the sink is made."""
     with pytest.raises(SettingsError):
         PostgresSink("host=127.0.0.1", "t", **wrong)
-
-
-def test_a_sink_travels_without_its_connection(db: Database) -> None:
-    """A sink that was used can be pickled and copied; the copy opens its own connection."""
-    sink = db.sink()
-    link = used(sink)
-    with contextlib.closing(pickle.loads(pickle.dumps(sink))) as copy:  # noqa: S301  # made here
-        assert used(copy) is not link
-    shallow_copy(sink).close()
-    assert not link.closed
-    assert db.ask("SELECT count(*) FROM eo_ledger") == [0]
 
 
 def test_a_fork_has_a_connection_of_its_own(db: Database) -> None:
@@ -232,7 +209,6 @@ def test_a_fork_has_a_connection_of_its_own(db: Database) -> None:
 
 
 def in_batch(sink: PostgresSink, *settings: str) -> list[str]:
-    """What the server's settings are within a transaction of a batch."""
     link, writer = used(sink), sink._writer("q")
     with writer.transaction(link, entry_of({}, {}, query="q")):
         found = [link.execute(f"SHOW {one}".encode()).fetchone() for one in settings]
@@ -290,3 +266,164 @@ def test_a_pooler_that_lends_a_backend_for_each_transaction(
     assert seen == [False, True, True]
     assert caplog.text.count("transaction mode") == 1
     assert db.ask("SELECT count(*) FROM pg_prepared_statements") == [0]
+
+
+REACH = 'connection to server at "h", port 5432 failed: '
+TRANSIENT = """\
+Connection refused
+FATAL:  the database system is starting up
+FATAL:  the database system is shutting down
+FATAL:  sorry, too many clients already
+FATAL:  too many connections for role "me"
+FATAL:  das Datenbanksystem startet
+session is read-only
+timeout expired"""
+STAYS = """\
+FATAL:  password authentication failed for user "me"
+FATAL:  database "flights" does not exist
+FATAL:  role "me" is not permitted to log in
+FATAL:  no pg_hba.conf entry for host "h", user "me", database "d", no encryption
+fe_sendauth: no password supplied
+server does not support SSL, but SSL was required
+SSL error: certificate verify failed
+invalid sslmode value: "nonsense"
+FATAL:  permission denied for database "d"
+FATAL:  unsupported startup parameter in options: "x\""""
+ELSE = (
+    "failed to resolve host 'db.example': [Errno -2] Name or service not known",
+    "server closed the connection unexpectedly",
+    "no answer for 620 seconds",
+)
+
+
+@pytest.mark.parametrize("said", [*(REACH + one for one in TRANSIENT.splitlines()), *ELSE])
+def test_what_may_pass_is_tried_again(said: str) -> None:
+    """A server that is down, starting, full or not yet found may answer in a moment."""
+    error = unreachable("the table", said)
+    assert isinstance(error, RetriableSinkError)
+    assert said in str(error)
+    assert error.cause
+    assert error.fix
+
+
+@pytest.mark.parametrize("said", STAYS.splitlines())
+def test_what_waiting_does_not_cure_is_not_tried_again(said: str) -> None:
+    """A wrong dsn stays wrong: the query is told at once."""
+    error = unreachable("the table", REACH + said)
+    assert type(error) is SinkError
+    assert "psql" in str(error)
+
+
+PASSES = ("40001", "40P01", "57P01", "57P02", "57P03", "08006", "08003", "25006")
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "fix"),
+    [
+        # A conflict, a connection that ended and a server that only reads: worth another try.
+        *((state, RetriableSinkError, "") for state in PASSES),
+        # What the user must change goes up at once.
+        ("42501", SinkError, "GRANT"),
+        ("42P01", SinkError, "search_path"),
+        ("57014", SinkError, "statement_timeout="),
+        ("53100", SinkError, "disk space"),
+        ("53300", SinkError, "max_connections"),
+        ("42P10", SinkError, "CREATE UNIQUE INDEX"),
+        ("25P04", SinkError, "transaction_timeout"),
+        ("23505", SinkError, ""),
+        ("0A000", SinkError, ""),
+    ],
+)
+def test_what_a_state_means(state: str, kind: type[SinkError], fix: str) -> None:
+    """Whether another try helps, and what to do."""
+    error = translated(errors.lookup(state)("said so"), "the table", "writing")
+    assert type(error) is kind
+    assert fix in str(error)
+    if kind is SinkError:
+        assert "said so (while writing)" in error.problem
+    else:
+        assert error.cause
+        assert error.fix
+
+
+def test_statement_mode_of_a_pooler_is_refused() -> None:
+    """PgBouncer's answer to BEGIN looks like a lost connection, and no waiting helps."""
+    said = errors.ProtocolViolation(f"transaction blocks {_POOLED}")
+    error = translated(said, "the table", "writing")
+    assert type(error) is SinkError
+    assert "pool_mode = session" in str(error)
+
+
+def test_a_lost_connection_quotes_no_row() -> None:
+    """The server's last message comes with its context, in the language of the server."""
+    text = (
+        "consuming input failed: terminating connection due to administrator command\n"
+        'KONTEXT:  COPY c, Zeile 6: "5\tsecret"\nserver closed the connection unexpectedly'
+    )
+    error = translated(psycopg.OperationalError(text), "the table", "writing")
+    assert type(error) is RetriableSinkError
+    assert "administrator" in str(error)
+    assert "secret" not in str(error)
+    hosts = "".join(f'connection to server at "{host}" failed: x\n\thint\n' for host in "ab")
+    assert message_of(psycopg.OperationalError(hosts)).count("connection to server") == 2
+
+
+def test_what_counts_as_lost() -> None:
+    """Without a SQLSTATE only what the connection itself reports; a refusal is none."""
+    assert lost(psycopg.OperationalError("the connection is closed"))
+    assert lost(psycopg.InterfaceError("connection already closed"))
+    assert not lost(psycopg.ProgrammingError("can't adapt"))
+    assert not lost(errors.QueryCanceled("timeout"))
+    assert lost(errors.AdminShutdown("terminating connection"))
+    assert lost(errors.lookup("08006")("gone"))
+    assert not on_standby(errors.FeatureNotSupported("no"))
+    assert on_standby(errors.ReadOnlySqlTransaction("cannot execute UPDATE"))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            errors.InvalidTextRepresentation('invalid input syntax for type integer: "se"cret"'),
+            'invalid input syntax for type integer: "..."',
+        ),
+        (
+            errors.CharacterNotInRepertoire('invalid byte sequence for encoding "UTF8": 0xff 0x5e'),
+            'invalid byte sequence for encoding "...": "..."',
+        ),
+        (errors.NumericValueOutOfRange("numeric field overflow"), "numeric field overflow"),
+        (
+            errors.UniqueViolation('duplicate key value violates unique constraint "t_pkey"'),
+            'duplicate key value violates unique constraint "t_pkey"',
+        ),
+        (errors.RaiseException("secret of Mr. Smith is wrong"), "SQLSTATE P0001"),
+        (errors.ExternalRoutineException("secret"), "SQLSTATE 38000"),
+    ],
+)
+def test_a_reason_for_logs_holds_no_value(error: psycopg.Error, text: str) -> None:
+    """What the server quotes of a row, and what a user's function says, stays out of errors."""
+    redacted = reason(error, values=False)
+    assert redacted.endswith(text)
+    assert "secret" not in redacted
+    assert reason(error) == str(error)
+    assert redacted in str(translated(error, "t", "writing"))
+
+
+MODE = SimpleNamespace(  # as much of a server's report as is read
+    message_primary="said so", source_function="check_transaction_read_only", constraint_name=None
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (errors.FeatureNotSupported, RetriableSinkError),  # of a standby, to BEGIN READ WRITE
+        (errors.ActiveSqlTransaction, SinkError),  # of a primary, to SET after the first query
+    ],
+)
+def test_a_standby_is_distinguished_from_a_primary_that_refuses_a_mode(
+    kind: type[psycopg.Error], answer: type[SinkError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both answers come from one part of the server."""
+    monkeypatch.setattr(kind, "diag", MODE)
+    assert type(translated(kind(), "t", "beginning")) is answer

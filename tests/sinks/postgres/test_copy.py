@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import psycopg
@@ -21,7 +21,7 @@ from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging
 from eo_listener.sinks.postgres.transaction import TransactionWriter
-from eo_listener.sinks.postgres.types import ColumnFormat, Encoding, as_text
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.chapters.store import once
@@ -48,7 +48,6 @@ def batch(numbers: Iterable[int], text: str = "v") -> pa.RecordBatch:
 
 
 def put(sink: PostgresSink, *chunks: Iterable[int]) -> Applied:
-    """Write a record batch for each chunk."""
     return write(sink, ArrowFrame(FIELDS, lambda: map(batch, chunks)))
 
 
@@ -193,7 +192,6 @@ def test_a_task_begins_again_with_a_savepoint_for_each_chunk(db: Database) -> No
 
 
 def column_format(encoding: Encoding) -> ColumnFormat:
-    """Values with this encoding, whatever type they go into."""
     return ColumnFormat(postgres="it", encoding=encoding)
 
 
@@ -206,39 +204,3 @@ def test_a_part_of_a_column_is_spelt_as_the_whole() -> None:
     ):
         rows = pa.record_batch({"c": pa.array(values)}).slice(1)
         assert bytes(Lines.from_batch(rows, [("c", column_format(encoding))]).text()) == text
-
-
-@dataclass
-class Frame:
-    """Stands for a DataFrame; `asked` is what was selected of it."""
-
-    columns: list[str]
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-
-    def toDF(self, *names: str) -> Frame:  # noqa: N802  # Spark's
-        """The same under other names."""
-        assert len(names) == len(self.columns)
-        return Frame(list(names), self.asked)
-
-    def selectExpr(self, *texts: str) -> Frame:  # noqa: N802  # Spark's
-        """Note it; the names stand at the ends."""
-        self.asked.append(texts)
-        return Frame([text.rpartition(" AS ")[2] for text in texts], self.asked)
-
-
-def test_spark_is_asked_for_columns_by_their_place() -> None:
-    """No name is parsed, and all come back by their names; what Arrow can spell is let alone."""
-    frame = Frame(["a b", "c0", "`"])
-    kinds = {"`": Encoding.PLAIN, "c0": Encoding.WORD, "a b": Encoding.TEXT}
-    formats = [(name, column_format(encoding)) for name, encoding in kinds.items()]
-    found: Any = as_text(frame, formats)  # type: ignore[arg-type]  # it stands for one
-    assert found.columns == ["a b", "c0", "`"]
-    assert frame.asked == [("c0 AS c0", "cast(c1 AS string) AS c1", "c2 AS c2")]
-
-
-def test_where_nothing_is_nested_spark_is_not_asked() -> None:
-    """The frame stays the same one."""
-    frame: Any = Frame(["a", "b"])
-    for encoding in (Encoding.PLAIN, Encoding.TEXT, Encoding.HEX, Encoding.MOMENT, Encoding.UTC):
-        assert as_text(frame, [("a", column_format(encoding))]) is frame
-    assert frame.asked == []

@@ -13,12 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_listener.errors import (
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.sinks.ledger_sql import LedgerSql
 from eo_listener.sinks.postgres import PostgresSink, executor_tasks
 from eo_listener.sinks.postgres.columns import ColumnLayout
@@ -33,7 +28,7 @@ from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.chapters.store import once
-from tests.sinks.postgres.course import Database, next_entry
+from tests.sinks.postgres.course import ALL_TABLES, USAGE, Database, next_entry
 from tests.sinks.programs import run_program
 from tests.waiting import until
 
@@ -51,7 +46,6 @@ def nothing_kept() -> Iterator[None]:
 
 
 def close_kept() -> None:
-    """End them."""
     for key, one in list(executor_tasks._kept.items()):
         one.closing.cancel()
         executor_tasks._kept.pop(key).link.close()
@@ -246,11 +240,9 @@ def test_one_task_prunes_for_all(task: PartitionTask, monkeypatch: pytest.Monkey
 
 def test_a_task_waits_for_a_free_connection(db: Database) -> None:
     """While the role has none left; what waiting does not cure is told at once."""
-    grant = "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}"
-    usage = "GRANT USAGE ON SCHEMA {schema} TO {role}"
     schema = db.schema
     writer = writer_of(db, schema=schema)
-    with db.role(usage, grant, options="CONNECTION LIMIT 1") as role:
+    with db.role(USAGE, ALL_TABLES, options="CONNECTION LIMIT 1") as role:
         lonely = replace(writer, access=replace(writer.access, dsn=role, connect_timeout=2))
         held = psycopg.connect(role)
         threading.Timer(0.5, held.close).start()

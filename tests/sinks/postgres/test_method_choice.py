@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
 from pyspark import cloudpickle
 
@@ -284,7 +283,6 @@ def test_what_failed_is_not_tried_again(
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What time it is, for a pause."""
     now = [1000.0]
     monkeypatch.setattr(method_choice, "monotonic", lambda: now[0])
     return now
@@ -350,33 +348,12 @@ OURS = ("me", "db", 7)
 class Tasks:
     """Stands in for an RDD: sends the work as Spark does, and runs it in place."""
 
-    def __init__(self, failure: Exception | None) -> None:
-        self.failure = failure
-
     def mapPartitions(self, work: Callable[..., Iterable[Any]]) -> Tasks:  # noqa: N802  # Spark's
         self.sent = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # pyspark's own
         return self
 
     def collect(self) -> list[Any]:
-        if self.failure is not None:
-            raise self.failure
         return list(pickle.loads(self.sent)(range(1)))  # noqa: S301  # of a line above
-
-
-class Link:
-    """Stands in for a connection that answers as many connections as are free."""
-
-    def __init__(self, free: int = 99, error: psycopg.Error | None = None) -> None:
-        self.free = free
-        self.error = error
-
-    def execute(self, text: str, _: object = ()) -> Any:
-        if self.error is not None:
-            raise self.error
-        row = {executor_check._LIMITS: (self.free, None, None), executor_check._OURS: OURS}.get(
-            text, (True,)
-        )
-        return SimpleNamespace(fetchone=lambda: row)
 
 
 class Vault:
@@ -396,17 +373,17 @@ def writer_of(dsn: Any = "host=h", **more: Any) -> TransactionWriter:
     return PostgresSink(dsn, "t", schema="public", **more)._writer("q")
 
 
-def tried(
-    writer: TransactionWriter,
-    *,
-    link: Link | None = None,
-    failure: Exception | None = None,
-    **how: Any,
-) -> Proved:
-    context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: Tasks(failure))
+def tried(writer: TransactionWriter, **how: Any) -> Proved:
+    """What is found out where the server has 99 connections left."""
+
+    def execute(text: str, _: object = ()) -> Any:
+        rows = {executor_check._LIMITS: (99, None, None), executor_check._OURS: OURS}
+        return SimpleNamespace(fetchone=lambda: rows.get(text, (True,)))
+
+    context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: Tasks())
     session: Any = SimpleNamespace(sparkContext=context)
-    asked: Any = link or Link()
-    return prove(session, writer, asked, choice(rows=1, **how))
+    link: Any = SimpleNamespace(execute=execute)
+    return prove(session, writer, link, choice(rows=1, **how))
 
 
 @pytest.fixture(autouse=True)
@@ -430,22 +407,6 @@ def test_nothing_speaks_against_them(reached: list[TransactionWriter]) -> None:
     assert tried(writer, atomicity="partition") == Proved()
     assert [one.target.apply for one in reached] == [None, print]
     assert tried(writer_of(apply=Vault().apply)) == Proved()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('x\njava.io.IOException: Cannot run program "/no/python": error=2\n\tat y', "Cannot run"),
-        ("x\nRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker\n at", "[PYTHON_VERSION_MI"),
-        ("An error\n: y: Job aborted: most recent failure: Lost task\n", "RuntimeError: : y: Job"),
-        ("", "RuntimeError"),
-    ],
-)
-def test_a_job_that_fails_is_an_answer(text: str, said: str) -> None:
-    """A failed trial job keeps the executors from writing, fails no batch, and is tried again."""
-    found = tried(writer_of(), failure=RuntimeError(text))
-    assert found.passing
-    assert f": {said}" in str(found.executors)
 
 
 class Unloadable:
@@ -475,20 +436,6 @@ def test_a_function_that_cannot_be_sent_is_an_answer(
     assert all(part in str(found.executors) for part in said)
     assert "s3cret" not in str(found.executors)
     assert not found.passing
-
-
-def test_too_few_connections_may_pass() -> None:
-    """Nobody is sent anything then."""
-    assert tried(writer_of(), link=Link(2)).passing
-    assert tried(writer_of(), link=Link(2), connections=1) == Proved()
-
-
-def test_what_the_driver_s_connection_says() -> None:
-    """A lost one is not the executors' matter; what the server refuses to tell is."""
-    refused = Link(error=psycopg.errors.UndefinedTable("no pg_roles"))
-    assert "no pg_roles" in str(tried(writer_of(), link=refused).executors)
-    with pytest.raises(psycopg.OperationalError):
-        tried(writer_of(), link=Link(error=psycopg.OperationalError("gone")))
 
 
 def test_a_missing_module_is_named_by_the_task(monkeypatch: pytest.MonkeyPatch) -> None:

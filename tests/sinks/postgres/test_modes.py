@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from psycopg.conninfo import make_conninfo
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener.errors import NotInLedgerError, SettingsError, SinkError
@@ -18,10 +15,7 @@ from eo_listener.testing.made_up_entries import QUERY
 from tests.foreach_batch.stage import Plans, Run
 from tests.sinks.arrow_frame import ArrowFrame, ArrowFrames
 from tests.sinks.chapters.other_writers import DroppedTables
-from tests.sinks.postgres.course import STAGES, TP, WRITE_METHODS, Database, ask, script, write
-from tests.sinks.postgres.store import store
-
-__all__ = ["store"]
+from tests.sinks.postgres.course import STAGES, TP, WRITE_METHODS, Database, write
 
 PLACE = "SELECT next_offset, batch_id FROM eo_ledger"
 
@@ -154,17 +148,6 @@ def test_a_table_that_moves_to_another_schema(db: Database) -> None:
         db.script(f"DROP SCHEMA {new} CASCADE")
 
 
-@pytest.fixture
-def beside(db: Database) -> Iterator[str]:
-    """A way into a schema of the same name in another database."""
-    schema, name = db.schema, f"beside_{os.getpid()}"
-    db.script(f"CREATE DATABASE {name}")
-    other = make_conninfo(db.dsn, dbname=name)
-    script(other, f"CREATE SCHEMA {schema}")
-    yield other
-    db.script(f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.mark.parametrize("is_function", [False, True])
 def test_one_table_by_two_ways_is_reported(db: Database, is_function: bool) -> None:
     """With its schema named and without, or by a function: before anything is written."""
@@ -173,13 +156,3 @@ def test_one_table_by_two_ways_is_reported(db: Database, is_function: bool) -> N
         with pytest.raises(SettingsError, match="appears twice"):
             run(*sinks)
     assert db.ask("SELECT to_regclass('t')") == [None]
-
-
-def test_functions_that_lead_to_two_servers(db: Database, beside: str) -> None:
-    """One table on each of them is two; before a connection nobody can say which server it is."""
-    sinks = [db.sink(dsn=lambda: db.dsn), db.sink(dsn=lambda: beside)]
-    run(*sinks)
-    for sink, way in zip(sinks, (db.dsn, beside), strict=True):
-        assert ask(way, "SELECT v FROM t ORDER BY v") == ["a", "b"]
-        _, _, place = PostgresSink(way, "t").label.rpartition(" at ")
-        assert sink.label.endswith(f" at {place}")

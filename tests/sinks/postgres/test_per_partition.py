@@ -16,8 +16,6 @@ from eo_listener.errors import ForeignWriterError, PoisonRowError, RetriableSink
 from eo_listener.model.ledger import Entry
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
-from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
-from eo_listener.sinks.postgres.per_partition import Partitions
 from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY, entry_of, heads_of, plan_of
 from tests.broker import Broker
@@ -41,7 +39,6 @@ def topic(broker: Broker) -> str:
 
 @pytest.fixture(scope="module")
 def ranges(broker: Broker, topic: str) -> OffsetRanges:
-    """What is in each of them."""
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}) as asks:
         ends = [asks.get_watermark_offsets(Wire(topic, n), timeout=10)[1] for n in range(4)]
     return {TopicPartition(topic, number): OffsetRange(0, end) for number, end in enumerate(ends)}
@@ -165,30 +162,6 @@ def test_no_more_connections_than_are_allowed(
     assert apply(sink, frame, ranges).rows == 60
     (found,) = db.ask("SELECT max(n) FROM seen")
     assert 2 <= found <= most + 1  # the driver has one
-
-
-@pytest.mark.slow
-def test_executors_that_cannot_connect_any_more(
-    db: Database,
-    sink: PostgresSink,
-    frame: DataFrame,
-    ranges: OffsetRanges,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """What they have written stays; the driver writes the rest, and says that it goes on so."""
-
-    def unreached(*_: object) -> None:
-        raise NoConnectionError("no route to host")
-
-    apply(sink, frame, ranges, 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(Partitions, "write", unreached)
-        with pytest.raises(RetriableSinkError, match="no route"):
-            apply(sink, frame, ranges, 0, 2, 3)
-        apply(sink, frame, ranges, 0, 2, 3)
-    assert db.ask(ROWS) == [(60, 60)]
-    assert caplog.text.count("from now on") == 1
 
 
 class Late:

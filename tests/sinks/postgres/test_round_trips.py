@@ -43,7 +43,6 @@ def counted(link: Connection) -> Iterator[list[str]]:
 
 
 def move(writer: TransactionWriter, link: Connection, entry: Entry) -> None:
-    """Write an entry without rows."""
     with writer.transaction(link, entry):
         pass
 

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import PoisonRowError, SettingsError, SinkError
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.user_sql import ending
-from eo_listener.testing.faults import hooked
 from eo_listener.testing.made_up_entries import QUERY
 from tests.sinks.chapters.dead_letters import RefusedRowsChapter
 from tests.sinks.chapters.target_table import SparkRows
@@ -130,15 +129,6 @@ def test_a_row_that_a_trigger_refuses_is_a_dead_letter(
     assert str(value) not in told(refused.value)
 
 
-def test_the_first_refused_row_is_enough_to_fail(db: Database) -> None:
-    """Without a table for dead letters no more than one row is searched for."""
-    db.script("CREATE TABLE t (k int CHECK (k < 0), v int)")
-    seen: list[str] = []
-    with hooked(seen.append), pytest.raises(PoisonRowError, match="offset 0 "):
-        put(db.sink(), KV, *((at, at, at) for at in range(4096)))
-    assert seen.count("sink.copying") <= 13
-
-
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -223,7 +213,6 @@ class TestStaged(SparkRows, PostgresTarget, RefusedRowsChapter):
         self.spark = spark
 
     def new_sink(self, **arguments: Any) -> PostgresSink:
-        """With a staging table."""
         return super().new_sink(write_method="staging", **arguments)
 
     def test_over_the_limit_nothing_is_staged(self) -> None:

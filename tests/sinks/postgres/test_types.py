@@ -116,21 +116,6 @@ def test_columns_that_are_there_decide(spark: SparkSession, db: Database) -> Non
     assert row == (key, 2**40, utc, "d", ["x"], {"a": 1}, date(2024, 2, 29), ["7"])
 
 
-def test_a_year_that_arrow_cannot_spell(spark: SparkSession, db: Database) -> None:
-    """A date and a moment far off go into columns of text as Spark spells them."""
-    db.script("CREATE TABLE far (d text, t text, n text)")
-    frame = spark.sql(
-        "SELECT date_from_unix_date(20000000) AS d, timestamp_micros(4000000000000000000) AS t, "
-        "CAST(timestamp_micros(0) AS timestamp_ntz) AS n"
-    )
-    write(PostgresSink(db.dsn, "far"), frame)
-    ((day, moment, plain),) = db.ask("SELECT d, t, n FROM far")
-    assert day == "+56728-02-22"
-    assert moment.startswith("+128724-")
-    assert moment.endswith("+00")
-    assert plain.startswith(("1970-01-01 ", "1969-12-31 "))
-
-
 @contextmanager
 def zone(spark: SparkSession, name: str) -> Iterator[None]:
     """The session's time zone, for a `with` block."""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.sinks.sqlite.database import store
 from tests.spark_session import spark
 
-__all__ = ["spark"]
+__all__ = ["spark", "store"]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that does not exist yet."""
     return tmp_path / "it's a #1 100% file?.db"

@@ -1,8 +1,9 @@
-"""What another program sees in a database file, and batches for it."""
+"""What another program sees in a database file, batches for it, and the store."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,10 @@ import pytest
 
 from eo_listener.model.ledger import Applied
 from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.sinks.sqlite.ledger_repair import SqliteLedgerRepair
+from eo_listener.testing.made_up_entries import Row
 from tests.sinks.arrow_frame import ArrowFrame
+from tests.sinks.chapters.other_writers import SqlStore
 from tests.sinks.chapters.target_table import TP, SqlTarget, next_entry, write
 
 __all__ = ["TP", "next_entry", "write"]
@@ -27,13 +31,11 @@ def ask(path: Path, sql: str) -> list[Any]:
 
 
 def script(path: Path, sql: str) -> None:
-    """Run statements with a connection of its own."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sql)
 
 
 def put(sink: SqliteSink, rows: pa.RecordBatch) -> Applied:
-    """Write a record batch as the sink's next batch."""
     return write(sink, ArrowFrame.of(rows))
 
 
@@ -44,8 +46,6 @@ def numbers(*values: int) -> ArrowFrame:
 
 
 class SqliteTarget(SqlTarget):
-    """A file, and rows without Spark."""
-
     types = MappingProxyType(
         {"integer": "INTEGER", "long": "INTEGER", "string": "TEXT", "double": "REAL"}
     )
@@ -73,3 +73,33 @@ class SqliteTarget(SqlTarget):
 
     def run(self, statement: str) -> None:
         script(self.path, statement.format(table="t"))
+
+
+class SqliteStore(SqlStore):
+    name = "t's"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def make_sink(self) -> SqliteSink:
+        return SqliteSink(self.path, "t's")
+
+    def make_repair(self) -> SqliteLedgerRepair:
+        return SqliteLedgerRepair(self.path)
+
+    def rows(self) -> list[Row]:
+        return ask(self.path, f"SELECT * FROM {self.table}")
+
+    def run(self, statement: str) -> None:
+        script(self.path, statement)
+
+    def is_there(self) -> bool:
+        return ask(self.path, "SELECT 1 FROM sqlite_schema WHERE name = 't''s'") != []
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(path)
+    with made.opened:
+        yield made

@@ -1,8 +1,7 @@
-"""SqliteSink is a sink as every other, with a write-ahead log and with a rollback journal."""
+"""SqliteSink is a sink as every other, and its ledger from outside: read and repaired."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,18 +11,24 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eo_listener.errors import FormatError, SettingsError
+from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.conformance import SinkConformance
 from eo_listener.testing.made_up_entries import FRAME, Row
 from tests.sinks.arrow_frame import ArrowFrame
-from tests.sinks.sqlite.database import script
-
-pytestmark = pytest.mark.spark
+from tests.sinks.chapters.ledger_repair import LedgerRepairs
+from tests.sinks.chapters.other_writers import RowOrigins
+from tests.sinks.chapters.store import TP, frame_of
+from tests.sinks.sqlite.database import SqliteStore, script
 
 
 class TestSqliteSink(SinkConformance):
     """With the write-ahead log that a new file gets, and DataFrames of Spark."""
+
+    pytestmark = pytest.mark.spark
 
     @pytest.fixture(autouse=True)
     def _frames(self, spark: SparkSession) -> None:
@@ -44,11 +49,7 @@ class TestSqliteSink(SinkConformance):
             return connection.execute(f"SELECT * FROM {quoted(target)}").fetchall()
 
     def make_frame(self, rows: Sequence[Row]) -> Any:
-        """A DataFrame that the JVM makes by itself, in a tenth of the time of createDataFrame."""
-        names = [field.split()[0] for field in FRAME.split(", ")]
-        given = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
-        sql = f"SELECT inline(from_json(:rows, 'array<struct<{FRAME}>>'))"
-        return self.spark.sql(sql, args={"rows": given})
+        return frame_of(self.spark, rows)
 
 
 class TestWithRollbackJournal(TestSqliteSink):
@@ -71,3 +72,36 @@ class TestWithRollbackJournal(TestSqliteSink):
             sink.applied("q")
         with closing(sqlite3.connect(self.path)) as connection:
             assert connection.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
+
+
+class TestLedgerRepairs(LedgerRepairs):
+    """In one transaction; see also `tests/cli/test_ledger.py`, whose commands repair such files."""
+
+
+class TestRowOrigins(RowOrigins):
+    """Topics that a collation takes for one stay apart."""
+
+    text = "TEXT COLLATE NOCASE"
+
+
+def test_a_file_is_never_written(store: SqliteStore, tmp_path: Path) -> None:
+    """Neither one that is there, nor one that is not."""
+    store.write({TP: OffsetRange(0, 5)})
+    with closing(SqliteLedgerReader(store.path)) as reader:
+        reader.ledgers()
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader.connection().execute("DELETE FROM eo_ledger")
+    with pytest.raises(SettingsError, match="does not exist"):
+        SqliteLedgerReader(tmp_path / "none.db").ledgers()
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_ledger_of_a_newer_release(store: SqliteStore) -> None:
+    """Is not read as if it were known."""
+    store.write({TP: OffsetRange(0, 5)})
+    store.run("UPDATE eo_ledger SET format = 2; UPDATE eo_ledger_history SET format = 2")
+    with closing(SqliteLedgerReader(store.path)) as reader:
+        with pytest.raises(FormatError, match="format 2"):
+            reader.ledgers()
+        with pytest.raises(FormatError, match="format 2"):
+            list(reader.history(store.key()))

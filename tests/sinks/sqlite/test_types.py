@@ -1,22 +1,32 @@
-"""Spark's types in SQLite: each value comes back as it was, or is refused."""
+"""Types in SQLite: each value of Spark's comes back as it was, or is refused; and its errors."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from itertools import product
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from eo_listener.errors import PoisonRowError, SettingsError
-from eo_listener.sinks.sqlite import SqliteSink
+from eo_listener.errors import (
+    OutcomeUnknownError,
+    PoisonRowError,
+    SettingsError,
+    SinkError,
+    SinkLockedError,
+)
+from eo_listener.sinks.sqlite import SqliteSink, errors
+from eo_listener.sinks.sqlite.errors import Holder
+from eo_listener.sinks.sqlite.types import affinity, flaws, keeps
 from tests.connect_server import either_spark
 from tests.sinks.sqlite.database import ask, write
 
 __all__ = ["either_spark"]  # a fixture
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
@@ -49,6 +59,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.spark
 def test_each_type_is_kept(spark: SparkSession, path: Path) -> None:
     """Integers, floats, decimals, texts, bytes, moments and nulls are what they were in Spark."""
     columns = [f"{spark_sql} AS c{number}" for number, (spark_sql, *_) in enumerate(KEPT)]
@@ -62,6 +73,7 @@ def test_each_type_is_kept(spark: SparkSession, path: Path) -> None:
     assert list(zip(values, types, strict=True)) == [(value, kind) for _, value, kind in KEPT]
 
 
+@pytest.mark.spark
 def test_nested_values_become_json(spark: SparkSession, path: Path) -> None:
     """Arrays, structs and maps are JSON, in which SQLite's own functions can look."""
     frame = spark.range(1).selectExpr(
@@ -81,6 +93,7 @@ def test_nested_values_become_json(spark: SparkSession, path: Path) -> None:
     assert ask(path, "SELECT json_extract(s, '$.x') FROM t") == ["1.50"]
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("sql", ["make_interval(1)", "interval '1' year", "interval '1' day"])
 def test_a_type_without_a_form_is_refused(spark: SparkSession, path: Path, sql: str) -> None:
     """The column is named, with what to do about it."""
@@ -90,6 +103,7 @@ def test_a_type_without_a_form_is_refused(spark: SparkSession, path: Path, sql: 
         write(sink, spark.range(1).selectExpr(f"{sql} AS odd"))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
@@ -119,6 +133,7 @@ def test_a_value_that_would_change_is_poison(
     assert ask(path, 'SELECT "offset" FROM bad') == [1]
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "Europe/Berlin", "Europe/Paris"])
 def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, zone: str) -> None:
     """Alone and in JSON, and cut into tasks: it depends on no zone, nor its summer time."""
@@ -139,3 +154,131 @@ def test_a_moment_is_that_moment_in_every_zone(spark: SparkSession, path: Path, 
     found = ask(path, "SELECT at, json_extract(doc, '$.k[0].at') FROM t ORDER BY at")
     for nested in (False, True):
         assert [datetime.fromisoformat(row[nested]) for row in found] == wanted
+
+
+ZONED = pa.timestamp("us", "Europe/Berlin")
+YEAR_10000 = 253_402_300_800_000_000  # in microseconds
+YEAR_0 = -62_135_596_800_000_001
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        *("", "INT", "bigint", "POINT", "FLOATING POINT", "VARCHAR(10)", "CLOB", "text", "CHARINT"),
+        *("BLOB", "REAL", "FLOAT", "DOUBLE PRECISION", "DECIMAL(10,2)", "STRING", "DATETIME"),
+    ],
+)
+def test_an_affinity_is_what_sqlite_itself_applies(declaration: str) -> None:
+    """Told by what becomes of a text that reads as a number."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE TABLE t (v {declaration})")
+        connection.execute("INSERT INTO t VALUES ('1.0'), (1)")
+        found = [kind for (kind,) in connection.execute("SELECT typeof(v) FROM t")]
+    kinds = {"INTEGER": "integer", "NUMERIC": "integer", "REAL": "real", "TEXT": "text"}
+    kind = kinds.get(affinity(declaration))
+    assert found == ([kind, kind] if kind else ["text", "integer"])
+
+
+NUMBERS = {"REAL", "INTEGER", "NUMERIC"}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "changed_by"),
+    [
+        ((pa.string(), pa.large_string(), pa.decimal128(5, 2)), NUMBERS),
+        ((pa.float32(), pa.float64()), {"TEXT"}),
+        ((pa.int64(),), {"REAL"}),
+        ((pa.int32(), pa.bool_(), pa.binary(), ZONED, pa.list_(pa.string())), set()),
+    ],
+)
+def test_a_declaration_that_would_change_a_value_does_not_keep_it(
+    kinds: tuple[pa.DataType, ...], changed_by: set[str]
+) -> None:
+    """A text of digits stays a text, and a whole number of 64 bits has more digits than a float."""
+    for declaration, kind in product({"TEXT", "BLOB", "", *NUMBERS}, kinds):
+        assert keeps(declaration, kind) is (declaration not in changed_by), (declaration, kind)
+
+
+def moments(kind: pa.DataType, *microseconds: int | None) -> pa.Array:
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(kind)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), ZONED])
+def test_moments_outside_the_years_of_a_calendar_are_flaws(kind: pa.DataType) -> None:
+    """Years have four digits, in UTC whatever the zone; the first and the last count."""
+    inside = moments(kind, YEAR_0 + 1, None, YEAR_10000 - 1)
+    assert flaws("c", inside, key=False) == {}
+    beyond = moments(kind, YEAR_0, 0, YEAR_10000)
+    found = flaws("c", beyond, key=False)
+    assert found.keys() == {0, 2}
+    assert all("'c'" in why and "1 to 9999" in why for why in found.values())
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "text", ["database is locked", "database table is locked: t", "locking protocol"]
+)
+def test_a_lock_is_recognised_by_its_text(text: str) -> None:
+    """Each of SQLite's three messages about a lock is recognised as one."""
+    assert errors.is_busy(sqlite3.OperationalError(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("database or disk is full", "disk is full"),
+        ("attempt to write a readonly database", "may not write to"),
+        ("unable to open database file", "write to the folder"),
+        ("unable to open database: other.db", "nothing of it"),
+        ("disk I/O error", "disk failed"),
+        ("no such column: x", "nothing of it"),
+    ],
+)
+def test_what_stopped_a_batch_is_said_with_its_cause(text: str, cause: str) -> None:
+    """In SQLite's own words first; `test_bad_days` has those that a real file brings."""
+    error = errors.explain(sqlite3.OperationalError(text), Path("f.db"), waited=5.0)
+    assert type(error) is SinkError
+    assert text in error.problem
+    assert cause in str(error.cause)
+
+
+def test_a_lock_is_said_with_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped process is the one to end; of others all are named, and the first can be ended."""
+    shown = [Holder(pid, stopped=False, command=name) for pid, name in ((7, "python"), (8, "sh"))]
+    for found, problem, fix in (
+        ([], "f.db was locked for 5 s", "lsof f.db"),
+        (shown, "open in process 7 (python), process 8 (sh)", "run kill 7"),
+        ([shown[0]._replace(stopped=True)], "by process 7 (python, stopped)", "kill -9 7"),
+    ):
+        monkeypatch.setattr(errors, "holders", lambda path, found=found: found)
+        error = errors.explain(LOCKED, Path("f.db"), waited=5.0)
+        assert isinstance(error, SinkLockedError)
+        assert problem in error.problem
+        assert fix in str(error.fix)
+
+
+REFUSED = sqlite3.IntegrityError("FOREIGN KEY constraint failed")
+LOCKED = sqlite3.OperationalError("database is locked")
+FULL = sqlite3.OperationalError("database or disk is full")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (REFUSED, SinkError),
+        (LOCKED, SinkLockedError),
+        (FULL, SinkError),
+        (sqlite3.OperationalError("disk I/O error"), OutcomeUnknownError),
+    ],
+)
+def test_a_failed_commit_is_known_only_where_it_met_no_sync(
+    error: sqlite3.Error, kind: type[SinkError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where the transaction is surely over; else the ledger in the file must be asked."""
+    monkeypatch.setattr(errors, "holders", lambda path: [])
+    for rolled_back, wanted in ((True, kind), (False, OutcomeUnknownError)):
+        found = errors.explain_commit(error, Path("f.db"), rolled_back=rolled_back, waited=5.0)
+        assert type(found) is wanted
+        assert ("at COMMIT" in found.problem) is (error is REFUSED and rolled_back)

@@ -63,7 +63,7 @@ def written(draw: st.DrawFn) -> BatchOffsets:
         (b"crc\0\0\0\2\0", False),  # no sum of what is there
     ],
 )
-def test_a_checksum_that_is_none_says_nothing_and_a_cut_one_does_not_fit(
+def test_a_foreign_checksum_says_nothing_and_a_cut_one_does_not_fit(
     sums: bytes, fits: bool
 ) -> None:
     """Another program may keep files of that name; Hadoop's own is damaged where it is short."""

@@ -126,10 +126,7 @@ def beside_a_stream_used_twice(folder: Path, place: int) -> Path:
 def test_a_source_after_a_stream_used_twice(tmp_path: Path) -> None:
     """In version 1 it is counted by the streams before it, not by their lines."""
     plan = CheckpointPlans(str(beside_a_stream_used_twice(tmp_path, 1)), "run").plan(None, 0)
-    assert ranges_of(plan) == {
-        0: spans("twice-4.0.0", 8, 7, 5),
-        1: spans("other", 8, 7, 5),
-    }
+    assert ranges_of(plan) == {0: spans("twice-4.0.0", 8, 7, 5), 1: spans("other", 8, 7, 5)}
 
 
 def test_no_beginning_is_taken_from_the_folder_of_another_number(tmp_path: Path) -> None:
@@ -196,8 +193,7 @@ def test_state_and_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "batch"),
-    [("offsets/1", 1), ("offsets/0", 1), ("metadata", 1), ("sources/0/0", 0)],
+    ("file", "batch"), [("offsets/1", 1), ("offsets/0", 1), ("metadata", 1), ("sources/0/0", 0)]
 )
 def test_a_file_that_is_missing(file: str, batch: int, tmp_path: Path) -> None:
     """Without one of its files the plan is not known, and that is said by the file's name."""

@@ -127,9 +127,7 @@ def test_the_batch_in_doubt(tmp_path: Path) -> None:
     assert source.planned == Offsets.of({"plain-4.0.0": {0: 24, 1: 21, 2: 15}})
 
 
-def test_a_batch_that_is_committed_just_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_is_committed_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a live query is read: it is done, and not in doubt as well."""
     unpack("4.0.0", "plain", tmp_path)
     commit = (tmp_path / "commits" / "2").read_bytes()

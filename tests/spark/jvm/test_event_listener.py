@@ -67,15 +67,6 @@ def test_idle(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_failed_query(spark: SparkSession, start: Start, listen: Any) -> None:
-    """The end of a query that failed arrives as any other."""
-    recorder = listen(Recorder())
-    rate = rates(spark)
-    query = start(rate.selectExpr("raise_error('planted trouble') x"))
-    until(lambda: recorder.run_ids_ended)
-    assert recorder.run_ids_ended == [str(query.runId)]
-
-
 def test_exceptions_stay_in_python(
     spark: SparkSession, start: Start, listen: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
@@ -29,12 +25,13 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
-from tests.groups import await_assignment, insist
+from tests.groups import insist
 from tests.store_facts import (
     at,
     test_a_snapshot_leaves_out_what_does_not_exist,
     test_a_snapshot_shows_a_topic_change,
     test_a_snapshot_shows_where_group_and_logs_stand,
+    test_one_deleted_topic_does_not_hide_that_the_others_landed,
     test_what_is_committed_is_read_back,
 )
 from tests.topics import Topics, unique
@@ -44,12 +41,12 @@ __all__ = [
     "test_a_snapshot_leaves_out_what_does_not_exist",
     "test_a_snapshot_shows_a_topic_change",
     "test_a_snapshot_shows_where_group_and_logs_stand",
+    "test_one_deleted_topic_does_not_hide_that_the_others_landed",
     "test_what_is_committed_is_read_back",
 ]
 
 pytestmark = pytest.mark.spark
 
-FREES = re.compile(r"block-manager-storage-async-thread-pool")  # Spark's, of up to 128 threads
 T = TopicPartition
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -74,37 +71,11 @@ def reader(broker: Broker) -> Iterator[ClusterReader]:
     reader.close()
 
 
-@pytest.fixture
-def jvm(spark: SparkSession) -> psutil.Process:
-    """The process of Spark's JVM."""
-    view: Any = spark._jvm
-    return psutil.Process(view.java.lang.ProcessHandle.current().pid())
-
-
 def open_admins(spark: SparkSession) -> int:
     """How many Admins of ours the JVM has open: one without a broker ends a moment later."""
     view: Any = spark._jvm
     threads = view.java.lang.Thread.getAllStackTraces().keySet()
     return sum("| eo-listener-" in str(thread.getName()) for thread in threads)
-
-
-def test_partitions_are_answered_one_by_one(
-    store: GroupStore, reader: ClusterReader, topics: Topics
-) -> None:
-    """A topic that was deleted is named for its own partitions; the others land."""
-    kept, deleted, group = topics.create(), topics.create(), unique("g")
-    insist(store, group, at(1, T(kept, 0), T(deleted, 0)))
-    topics.delete(deleted)
-    answer = store.commit(group, at(7, T(kept, 0), T(kept, 1), T(deleted, 0)), timeout=8)
-    assert answer == {
-        T(kept, 0): None,
-        T(kept, 1): None,
-        T(deleted, 0): "UNKNOWN_TOPIC_OR_PARTITION",
-    }
-    assert reader.group(group) == at(7, T(kept, 0), T(kept, 1))
-    with pytest.raises(KafkaError) as failed:
-        store.commit(group, at(8, T(deleted, 0), T(deleted, 1)), timeout=8)
-    assert failed.value.code == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Broker) -> None:
@@ -122,25 +93,6 @@ def test_metadata_is_kept_as_it_is(store: GroupStore, topics: Topics, broker: Br
         other.close()
     held = store.snapshot(group, [T(topic, 0)], timeout=8).positions
     assert held == at(9, T(topic, 0))
-
-
-def test_a_group_with_members_refuses(
-    store: GroupStore, reader: ClusterReader, topics: Topics, broker: Broker
-) -> None:
-    """As with librdkafka: UNKNOWN_MEMBER_ID, and the group stays as it was."""
-    topic, group = topics.create(), unique("g")
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": "0"}
-    )
-    try:
-        consumer.subscribe([topic])
-        await_assignment(consumer)
-        with pytest.raises(KafkaError) as refused:
-            store.commit(group, at(3, T(topic, 0), T(topic, 1)), timeout=8)
-        assert refused.value.code == "UNKNOWN_MEMBER_ID"
-        assert reader.group(group, at(3, T(topic, 0))) == {}
-    finally:
-        consumer.close()
 
 
 def test_nobody_at_the_address(spark: SparkSession) -> None:
@@ -229,24 +181,7 @@ def give_token(spark: SparkSession, servers: str) -> None:
     jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(made_out)
 
 
-def test_a_delegation_token_of_spark_is_used(spark: SparkSession, own_broker: Broker) -> None:
-    """Where Spark has a token for the brokers, commits log in by it; nothing else is given."""
-    topic = Topics(own_broker.bootstrap_servers).create()
-    servers = own_broker.addresses("LOGIN")
-    without = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
-    with pytest.raises(KafkaError):
-        without.commit("tokens", at(1, T(topic, 0)), timeout=0.5)
-    without.close()
-    give_token(spark, servers)
-    store = JavaGroups(JvmShimClient(), {"bootstrap.servers": servers})
-    insist(store, "tokens", at(2, T(topic, 0)))
-    assert store.snapshot("tokens", [T(topic, 0)], timeout=8).positions == at(2, T(topic, 0))
-    store.close()
-
-
-def test_a_query_that_logs_in_by_a_token(
-    spark: SparkSession, own_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_query_logs_in_by_token(spark: SparkSession, own_broker: Broker, tmp_path: Path) -> None:
     """The listener, given nothing, commits by the token by which the source reads."""
     topics = Topics(own_broker.bootstrap_servers)
     topic, group = topics.create(partitions=1), unique("g")
@@ -304,60 +239,12 @@ def test_a_broker_that_goes_and_comes_back(spark: SparkSession, own_broker: Brok
     until(lambda: not open_admins(spark), 20)
 
 
-@pytest.mark.slow
-def test_many_groups_cost_no_threads(
-    spark: SparkSession,
-    store: GroupStore,
-    reader: ClusterReader,
-    topics: Topics,
-    jvm: psutil.Process,
-) -> None:
-    """Threads and descriptors of both processes stay flat over 300 groups."""
-    topic = topics.create()
-    groups = [unique("g") for _ in range(300)]
-
-    def size() -> Counter[str]:
-        gc.collect()  # clients of earlier tests, which connect again and again until then
-        here = psutil.Process()
-        java: Any = spark._jvm
-        names = [str(one.getName()) for one in java.java.lang.Thread.getAllStackTraces().keySet()]
-        found = Counter(re.sub(r"[0-9]+", "n", name) for name in names)
-        found["threads here"], found["descriptors here"] = here.num_threads(), here.num_fds()
-        found["descriptors of Java"] = jvm.num_fds()
-        return found
-
-    for group in groups[:5]:
-        insist(store, group, at(3, T(topic, 0)))
-        store.snapshot(group, [T(topic, 0)], timeout=8)
-    before = size()
-    for group in groups[5:]:
-        insist(store, group, at(3, T(topic, 0)))
-        assert store.snapshot(group, [T(topic, 0)], timeout=8).positions == at(3, T(topic, 0))
-    # A few come and go with whatever else this process has to do; a leak would be hundreds.
-    more = size() - before
-    assert not [f"{n} {kind}" for kind, n in more.items() if n > 30 and not FREES.match(kind)]
-    assert reader.group(groups[-1], [T(topic, 0)]) == at(3, T(topic, 0))
-
-
-def test_a_jvm_that_stands_still(
-    store: GroupStore, topics: Topics, jvm: psutil.Process, reader: ClusterReader
-) -> None:
-    """The caller has its error in time; afterwards a newer commit is the last to land."""
-    topic, group = topics.create(), unique("g")
-    insist(store, group, at(1, T(topic, 0)))
-    jvm.suspend()
-    try:
-        for offset in (2, 3):
-            began = time.monotonic()
-            with pytest.raises(KafkaError) as failed:
-                store.commit(group, at(offset, T(topic, 0)), timeout=0.5)
-            assert time.monotonic() - began < 10
-            assert failed.value.code == UNANSWERED
-    finally:
-        jvm.resume()
-    insist(store, group, at(4, T(topic, 0)))
-    time.sleep(1)  # for anything older that might still be on its way
-    assert reader.group(group) == at(4, T(topic, 0))
+def test_groups_share_a_client(spark: SparkSession, store: GroupStore, topics: Topics) -> None:
+    """However many groups a cluster has, its threads and connections are those of one Admin."""
+    topic, before = topics.create(), open_admins(spark)
+    for _ in range(5):
+        insist(store, unique("g"), at(3, T(topic, 0)))
+    assert open_admins(spark) <= before + 1
 
 
 class Slow:

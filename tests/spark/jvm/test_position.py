@@ -140,10 +140,7 @@ CASES: list[tuple[Callable[[Plans], DataFrame], list[str | None]]] = [
 
 @pytest.mark.parametrize(("plan", "groups"), CASES, ids=[plan.__name__ for plan, _ in CASES])
 def test_sources_by_index(
-    plans: Plans,
-    queries: Queries,
-    plan: Callable[[Plans], DataFrame],
-    groups: list[str | None],
+    plans: Plans, queries: Queries, plan: Callable[[Plans], DataFrame], groups: list[str | None]
 ) -> None:
     """Source i is that of the progress event; a position leaves out sources of other kinds."""
     found = queries.run(plan(plans))
@@ -175,17 +172,6 @@ def test_old_reader_interface(spark: SparkSession, plans: Plans, queries: Querie
     assert plain(both_ways(found)) == {0: {plans.b: {"0": 5}}, 1: {plans.a: {"0": 5}}}
     groups = [one.options["kafka.consumer.commit.groupid"] for one in options_both_ways(found)]
     assert groups == ["g-b", "g-a"]
-
-
-def test_batch_behind_it(topics: Topics, plans: Plans, queries: Queries) -> None:
-    """While a query waits for data, its position names the newest batch of the commit log."""
-    topic = topics.create(partitions=1)
-    found = queries.run(plans.kafka("subscribe", topic, "g"))
-    for records in (3, 4):
-        topics.fill(topic, records)
-        queries.finish()
-    until(lambda: both_ways(found) == live_position(found))
-    assert at_newest(queries, found) == {0: {topic: {"0": 7}}}
 
 
 def test_batch_between_triggers(plans: Plans, queries: Queries) -> None:
@@ -248,30 +234,6 @@ def test_available_now_without_data(
     assert find(spark, begun.query_id, begun.run_id) is None
     assert live.position(begun.query_id, begun.run_id) == both_ways(begun)
     assert at_newest(queries, begun) == {0: {topic: {"0": 4}}}
-
-
-def test_restart_before_a_batch_is_done_again(
-    topics: Topics, plans: Plans, queries: Queries
-) -> None:
-    """With its last commit lost, a query stands at the batch before, until that one is redone."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 4)
-    data = plans.kafka("subscribe", topic, "g")
-    queries.run(data)
-    topics.fill(topic, 3)
-    queries.finish()
-    queries.stop()
-    last = queries.commits()[-1]
-    for name in (f"{last}", f".{last}.crc"):
-        (queries.checkpoint / "commits" / name).unlink()
-    found = queries.start(data.selectExpr("raise_error(v) v"), OFTEN)
-    queries.fails()
-    position = both_ways(found)
-    assert plain(position) == {0: {topic: {"0": 4}}}
-    assert position is not None
-    assert position.batch_id == last - 1
-    found = queries.run(data)
-    assert plain(both_ways(found)) == {0: {topic: {"0": 7}}}
 
 
 SELDOM = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +15,7 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
 from eo_listener.spark.jvm.driver import LiveQueries
-from eo_listener.spark.jvm.running_jvm import KAFKA, SHIM, has_class, is_running
+from eo_listener.spark.jvm.running_jvm import SHIM, has_class
 from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
 from tests.spark.jvm.conftest import Start
 
@@ -104,14 +107,6 @@ def test_bound() -> None:
     assert len(live._queries) == 1000
 
 
-def test_shim(spark: SparkSession, start: Start) -> None:
-    """A class of the shim is found by name, and what is not in the jar is not mistaken for one."""
-    query = start(spark.readStream.format("rate").load())
-    found = find(spark, str(query.id), str(query.runId))
-    assert found is not None
-    assert found.shim("NoSuchInspector") is None
-
-
 def test_found_from_any_session_and_thread(spark: SparkSession, start: Start) -> None:
     """With its name, and with its sources; another run of it, and an ended one, are not found."""
     query = start(spark.readStream.format("rate").load(), "named")
@@ -137,9 +132,49 @@ def test_not_an_id(spark: SparkSession) -> None:
         find(spark, "not-an-id", "not-an-id")
 
 
-def test_classes(spark: SparkSession) -> None:
-    """The JVM says which classes it has."""
-    assert is_running()
-    assert has_class(SHIM)
-    assert has_class(KAFKA)
-    assert not has_class("io.github.eolistener.Nothing")
+PROGRAM = """
+import os, signal, time
+from eo_listener.errors import JvmError
+from eo_listener.spark.jvm.driver import drain
+from eo_listener.spark.jvm.running_query import find
+from eo_listener.spark.jvm.driver import LiveQueries
+from tests.spark_session import new_session
+spark = new_session(connector=False)
+query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+live, ids = LiveQueries(), (str(query.id), str(query.runId))
+live.attach(spark)
+query.processAllAvailable()
+print("RUNNING", drain(spark, 10), live.mode(*ids).name, live.position(*ids).committed)
+pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+os.kill(pid, signal.SIGKILL)
+begun = time.monotonic()
+print("KILLED", [drain(spark, 10) for _ in range(3)], time.monotonic() - begun < 10)
+try:
+    find(spark, "a", "b")
+except JvmError as error:
+    print("ASKED", error)
+for question in (live.mode, live.position, live.options):
+    try:
+        question(*ids)
+    except JvmError as error:
+        print("ASKED", error)
+"""
+
+
+@pytest.mark.slow
+def test_killed_jvm() -> None:
+    """With the JVM killed drain says no at once, and every question becomes a JvmError."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith(("R", "K", "A"))]
+    assert said[:2] == ["RUNNING True MICRO_BATCH {}", "KILLED [False, False, False] True"], (
+        done.stderr[-3000:]
+    )
+    assert len(said) == 6
+    assert all("cannot reach" in line for line in said[2:])

@@ -314,7 +314,7 @@ def _installation(home: Path, *jars: str) -> str:
         (["spark-sql_2.12-2.4.8.jar"], "needs Spark 3.5 or later"),
     ],
 )
-def test_wrong_spark(
+def test_old_spark(
     jars: list[str], problem: str, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Spark, or one before 3.5, is refused in one line."""

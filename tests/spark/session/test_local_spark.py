@@ -91,9 +91,7 @@ def test_it_is_local_and_writes_nothing(builder: Builder) -> None:
     assert builder.given == {"connector": False, "shim": False, "delta": False, "iceberg": True}
 
 
-def test_the_spark_of_another_is_let_alone(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_spark_of_another_is_kept(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a driver which has started the command, or of a Spark Connect server."""
     others = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_API_MODE")
     for name in others:
@@ -132,9 +130,7 @@ def test_output_and_ctrl_c_stay_the_commands_own(
     assert (printed.out, printed.err) == ("the document", "said by its logger\n")
 
 
-def test_ctrl_c_while_java_is_asked_is_no_error(
-    builder: Builder, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ctrl_c_in_a_call_is_no_error(builder: Builder, caplog: pytest.LogCaptureFixture) -> None:
     """py4j logs it, with a traceback; what others log stays."""
     with closing(LocalSpark({})) as spark:
         spark.session()
@@ -146,9 +142,7 @@ def test_ctrl_c_while_java_is_asked_is_no_error(
     assert [one.getMessage()[:21] for one in caplog.records] == ["another", "KeyboardInterrupt whi"]
 
 
-def test_ctrl_c_that_makes_pyspark_fail_is_ctrl_c(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_that_fails_is_ctrl_c(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler asks Java, which is answering another call, before it says what has come."""
 
     def asks(*_: object) -> NoReturn:
@@ -167,9 +161,7 @@ def test_ctrl_c_that_makes_pyspark_fail_is_ctrl_c(
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_ctrl_c_while_it_starts_leaves_no_jvm(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_at_start_leaves_no_jvm(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one that downloads: pyspark's `launch_gateway` waits for it, and forgets it."""
     started: list[subprocess.Popen[bytes]] = []
 

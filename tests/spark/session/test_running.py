@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +10,12 @@ import pytest
 from eo_listener.spark.session.configure import HADOOP
 from eo_listener.spark.session.installation import Installation
 from tests import artifacts
+from tests.bridge.submitted import ROOT, run
 from tests.broker import Broker
 from tests.topics import Topics
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[3]
 SPARK = Installation.find()
 
 TOO_LATE = """
@@ -67,24 +65,9 @@ spark.stop()
 """
 
 
-def run(command: list[str], **environment: str) -> str:
-    """Run a program from the project's folder, and return what it printed."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
-    done = subprocess.run(
-        command,
-        env={**clean, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def lines(output: str, start: str) -> list[str]:
+def lines(words: list[str], start: str | tuple[str, ...], **environment: str) -> list[str]:
+    """Run a program from the project's folder, and return what it printed that begins so."""
+    output = run(words, ROOT, **environment).stdout
     return [line for line in output.splitlines() if line.startswith(start)]
 
 
@@ -92,12 +75,7 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     """Under spark-submit it is too late, and the error is the line to type instead."""
     job = tmp_path / "job.py"
     job.write_text(TOO_LATE)
-    output = run(
-        [str(SPARK.home / "bin" / "spark-submit"), str(job)],
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-    )
-    (line,) = lines(output, "REFUSED")
+    (line,) = lines([str(SPARK.home / "bin" / "spark-submit"), str(job)], "REFUSED")
     command = line.rpartition("spark-submit ")[2]
     given = f"--packages {SPARK.connector} --exclude-packages {','.join(HADOOP)} {job}"
     assert command == f'--jars "$(eo-listener jar)" {given}'
@@ -105,8 +83,7 @@ def test_under_spark_submit(tmp_path: Path) -> None:
 
 def test_live_session_with_all() -> None:
     """Beside a session that has all, live or stopped, nothing is changed."""
-    output = run([sys.executable, "-c", LIVE])
-    assert lines(output, "ACCEPTED") == ["ACCEPTED live", "ACCEPTED stopped"]
+    assert lines([sys.executable, "-c", LIVE], "ACCEPTED") == ["ACCEPTED live", "ACCEPTED stopped"]
 
 
 @pytest.mark.slow
@@ -116,9 +93,8 @@ def test_executors_of_a_cluster(broker: Broker) -> None:
     topics = Topics(broker.bootstrap_servers)
     topic = topics.create()
     topics.fill(topic, 20)
-    output = run([sys.executable, "-c", EXECUTORS, topics.servers, topic])
-    assert lines(output, "SHIM") == ["SHIM True CONNECTOR True"]
-    assert lines(output, "COUNT") == ["COUNT 20"]
+    printed = lines([sys.executable, "-c", EXECUTORS, topics.servers, topic], ("SHIM", "COUNT"))
+    assert printed == ["SHIM True CONNECTOR True", "COUNT 20"]
 
 
 @pytest.mark.slow
@@ -132,10 +108,6 @@ def test_half_filled_local_repository(tmp_path: Path) -> None:
         f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
         "</project>"
     )
-    output = run(
-        [sys.executable, "-c", HALF_FILLED],
-        HOME=str(tmp_path),
-        JAVA_TOOL_OPTIONS=f"-Duser.home={tmp_path}",
-        EO_LISTENER_CACHE=str(artifacts.cache_folder()),
-    )
-    assert lines(output, "STARTED") == ["STARTED True"]
+    other = {"HOME": str(tmp_path), "JAVA_TOOL_OPTIONS": f"-Duser.home={tmp_path}"}
+    other["EO_LISTENER_CACHE"] = str(artifacts.cache_folder())
+    assert lines([sys.executable, "-c", HALF_FILLED], "STARTED", **other) == ["STARTED True"]

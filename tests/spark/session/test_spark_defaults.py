@@ -37,9 +37,7 @@ def file(tmp_path: Path) -> Path:
         ("spark.a f\u00fcr\u2028\U0001f6e9", {"spark.a": "f\u00fcr\u2028\U0001f6e9"}),
     ],
 )
-def test_the_file_is_understood_as_java_does(
-    text: str, settings: dict[str, str], file: Path
-) -> None:
+def test_the_file_is_read_as_java_does(text: str, settings: dict[str, str], file: Path) -> None:
     """Comments, separators, escapes and continued lines; its text is UTF-8."""
     file.write_bytes(text.encode())
     assert read_settings(file) == settings

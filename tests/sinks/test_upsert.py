@@ -1,9 +1,11 @@
-"""Which columns of Spark's an upsert takes, and its MERGE as text: without Spark."""
+"""Which columns an upsert takes, its MERGE as text, and which row is the newest: without Spark."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from eo_listener.errors import SettingsError
+from eo_listener.sinks.newest_row import Newest
 from eo_listener.sinks.spark_columns import Columns, check_typed, check_upsert, is_traced
 from eo_listener.sinks.spark_merge import Merge
 
@@ -43,8 +46,9 @@ def check(rows: Mapping[str, DataType], table: Columns) -> None:
 
 
 def test_only_what_has_an_order_is_a_version() -> None:
-    """A number or a moment, in the table too."""
+    """A number or a moment, in the table too; which may hold more, as Spark widens it."""
     check({"at": DateType()}, {"at": "date"})
+    check({"id": INT, "at": INT}, {"id": "bigint", "at": "bigint"})
     with pytest.raises(SettingsError, match="version_column='at'"):
         check({"at": INT}, {"at": "double"})
 
@@ -72,11 +76,6 @@ def test_what_the_table_would_convert_is_no_key_and_no_version(
         check({"at": LongType(), **rows}, table)
     wanted = "string or varchar" if "char" in table[name] else f"to {table[name]}"
     assert wanted in str(refused.value.fix)
-
-
-def test_a_type_that_holds_more_is_taken() -> None:
-    """As Spark widens it when it is written."""
-    check({"id": INT, "at": INT}, {"id": "bigint", "at": "bigint"})
 
 
 MAP = MapType(TEXT, INT)
@@ -122,7 +121,7 @@ def test_rows_say_where_they_come_from_by_the_types_of_kafka() -> None:
 TRACED = {"topic": "string", "partition": "int", "offset": "bigint"}
 
 
-def merge(*columns: str, located: bool = False, **given: Any) -> Merge:
+def merge(*columns: str, **given: Any) -> Merge:
     target = SimpleNamespace(
         **{"keys": ("id",), "version_column": None, "delete_when": None, **given}
     )
@@ -131,16 +130,8 @@ def merge(*columns: str, located: bool = False, **given: Any) -> Merge:
         table="t",
         label="t",
         rows={**dict.fromkeys(columns, "int"), **TRACED},
-        columns=(*columns, *(TRACED if located else ())),
+        columns=columns,
     )
-
-
-def test_names_of_the_user_meet_none_of_ours() -> None:
-    """Whatever is in them: staged columns have numbers, and each name is said to be of whom."""
-    text = merge("id", "a`b.c", "c0").statement("v")
-    assert "ON eo_there.`id` = eo_given.c0" in text
-    assert "UPDATE SET eo_there.`a``b.c` = eo_given.c1, eo_there.`c0` = eo_given.c2" in text
-    assert "INSERT (`id`, `a``b.c`, `c0`) VALUES (eo_given.c0, eo_given.c1, eo_given.c2)" in text
 
 
 def test_what_has_nothing_but_a_key_is_only_inserted() -> None:
@@ -150,20 +141,30 @@ def test_what_has_nothing_but_a_key_is_only_inserted() -> None:
     assert text.index("THEN DELETE") < text.index("WHEN NOT MATCHED AND NOT eo_given.eo_deleted")
 
 
-def test_values_are_compared_in_the_types_of_the_table() -> None:
-    """As the MERGE would write them; what is the same there, or nested, stays as it is."""
-    given = merge("id", "at", "n", "many", version_column="at", located=True)
-    there = {"id": "int", "at": "int", "n": "decimal(10,2)", "many": "array<bigint>"}
-    text = given._clash("v", there)
-    assert "struct(eo_given.c0 AS v0, eo_given.c1 AS v1, CAST(eo_given.c2 AS decimal(10,2))" in text
-    assert "AS v2, eo_given.c3 AS v3)" in text
+COLUMNS = "k, v, eo_topic, eo_partition, eo_offset"
 
 
-def test_a_version_is_compared_with_the_row_in_the_table() -> None:
-    """Of equal ones the offset decides, where the table has it."""
-    newer = "eo_there.`at` IS NULL OR eo_given.c1 > eo_there.`at` OR (eo_there.`at` = eo_given.c1"
-    plain = merge("id", "at", version_column="at").statement("v")
-    assert f"WHEN MATCHED AND ({newer}))" in plain
-    located = merge("id", "at", version_column="at", located=True).statement("v")
-    assert f"{newer} AND (" in located
-    assert "eo_given.c4 >= eo_there.`offset`" in located
+def tied(*rows: tuple[Any, ...], traced: bool) -> list[int]:
+    """Whether each row has a tie."""
+    newest = Newest(keys=("k",), version=None, values=("rowid",), traced=traced)
+    with closing(sqlite3.connect(":memory:")) as link:
+        link.execute(f"CREATE TABLE t ({COLUMNS})")
+        link.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        return [row[0] for row in link.execute(f"SELECT {newest.tied()} FROM t")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("t", 1, 10),  # another partition
+        ("u", 0, 10),  # another topic
+        ("t", 0, 9),  # the same record
+        (None, 0, 10),  # one that is not known
+        ("t", None, 10),
+        ("t", 0, None),
+    ],
+)
+def test_what_has_no_order_is_tied(other: tuple[Any, ...]) -> None:
+    """Both rows are, so that either may be the one that is asked for."""
+    rows = [(1, 0, "t", 0, 9), (1, 0, *other)]
+    assert tied(*rows, traced=True) == tied(*rows, traced=False) == [1, 1]

@@ -1,10 +1,13 @@
-"""Missing rights: named by a preflight, and of one topic they hold up no other of the group."""
+"""Missing rights: named by a preflight and by `txn`; of one topic they hold up no other."""
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +18,7 @@ from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
-from eo_listener.errors import KafkaError
+from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.events import CommitFailed, Event, Observers
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
@@ -23,11 +26,12 @@ from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.findings import CheckFinding, to_act_on
 from eo_listener.spark.jvm.shim_client import JvmShimClient
+from tests import hanging
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.groups import commit_all, positions
 from tests.preflight.checking import check
 from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -175,3 +179,50 @@ def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None
     secured.allow("bob", "TOPIC", topic, "READ")
     secured.allow("bob", "GROUP", group, "READ")
     assert not to_act_on(check_as_bob(secured, group, topic))
+
+
+ACL = "--allow-principal User:carol --operation"
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_named_until_it_is_ended(secured: Secured) -> None:
+    """Without Describe on every id none is said to hang; without Write on its id none is ended."""
+    inside, producer_id = secured.broker.bootstrap_servers, 800_000_000 + os.getpid()
+    topic, name = Topics(inside).create(partitions=1), f"open-{producer_id}"
+    with hanging.unverified(inside):
+        hanging.append(inside, TopicPartition(topic, 0), producer_id, written=1_600_000_000_000)
+    producer = in_transaction(inside, name)
+    producer.produce(topic, value="open", partition=0)
+    assert producer.flush(30) == 0
+    login = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": secured.keys.authority_file,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "carol",
+        "sasl.password": PASSWORDS["carol"],
+    }
+    more = ["-b", secured.broker.addresses("SCRAM")]
+    more += [word for key, text in login.items() for word in ("-X", f"{key}={text}")]
+    more += ["--kafka-clients", str(secured.broker.release.jars[0].parent)]
+
+    def run(*words: str) -> Any:
+        answer = CliRunner().invoke(app, ["txn", *words, *more, "--json"])
+        if isinstance(answer.exception, EoListenerError):
+            raise answer.exception
+        assert PASSWORDS["carol"] not in answer.stdout
+        return json.loads(answer.stdout)
+
+    for found in run("list", "-t", topic)["transactions"]:
+        assert found["verdict"] == "not known"
+        assert f"{ACL} Describe --transactional-id '*'" in found["why_not_known"]
+    secured.allow("carol", "TRANSACTIONAL_ID", "*", "DESCRIBE")
+    hangs, is_open = run("list", "-t", topic)["transactions"]
+    assert (hangs["verdict"], is_open["transactional_id"]) == ("hanging", name)
+    abort = ("abort", "--transactional-id", name, "--watch", "0", "--execute")
+    with pytest.raises(KafkaError, match=f"{ACL} Write --transactional-id {name}"):
+        run(*abort)
+    assert len(run("list", "-t", topic)["transactions"]) == 2, "nothing was changed"
+    secured.allow("carol", "TRANSACTIONAL_ID", name, "WRITE")
+    assert run(*abort)["not_ended"] == {}
+    (hangs,) = run("list", "-t", topic)["transactions"]
+    assert hangs["verdict"] == "hanging"
