@@ -359,7 +359,11 @@ class CheckpointReading:
         if not rests or offsets.continuous:
             return planned
         skipped = tuple(batch for batch in batches.planned if committed.newest < batch < newest)
-        if newest > committed.newest + 1 and not skipped and _has_holes(batches.committed):
+        if (
+            newest > committed.newest + 1
+            and not skipped
+            and not _are_consecutive(batches.committed)
+        ):
             return planned  # asynchronous progress tracking, which leaves out files
         return self._with_next(replace(planned, skipped=skipped), newest)
 
@@ -387,8 +391,8 @@ class CheckpointReading:
                 yield from (self._checkpoint.initial(source) or {}).items()
 
 
-def _has_holes(batches: Sequence[int]) -> bool:
-    return not batches or len(batches) <= batches[-1] - batches[0]
+def _are_consecutive(batches: Sequence[int]) -> bool:
+    return bool(batches) and len(batches) == batches[-1] - batches[0] + 1
 
 
 def _damaged(positions: CheckpointPositions, error: CheckpointError) -> CheckpointPositions:
