@@ -48,5 +48,4 @@ class CheckpointFiles:
         self.__init__(self.folder, began)  # type: ignore[misc]  # the same files, from the beginning
 
     def commit(self, batch: int) -> None:
-        """Write `commits/N`."""
         (self.folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
