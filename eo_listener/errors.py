@@ -386,6 +386,19 @@ def few(things: Iterable[object], shown: int = _SHOWN) -> str:
     return ", ".join(names[:shown]) + more
 
 
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def length(seconds: float | None) -> str:
+    """Format a duration in a fitting unit; `-` if it is unknown."""
+    if seconds is None:
+        return "-"
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def counted(count: int, noun: str) -> str:
     """Return number and noun: `1 group`, `2 groups`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

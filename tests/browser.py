@@ -1,8 +1,4 @@
-"""A browser without a screen: Debian's chromium, spoken to by its DevTools protocol over a pipe.
-
-EO_TEST_CHROMIUM names the program; without it one on the PATH is used. It asks for nothing but
-what a test opens, and keeps nothing: its profile is a folder that is removed.
-"""
+"""A browser without a screen: Debian's chromium, or EO_TEST_CHROMIUM, by the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ _OPTIONS: Final = (
 
 
 def program() -> str | None:
-    """The browser; None where there is none."""
     named = os.environ.get("EO_TEST_CHROMIUM")
     return named or next(filter(None, map(shutil.which, _NAMES)), None)
 
@@ -57,7 +52,6 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression: str, seconds: float = 60.0) -> None:
-        """Wait until it is true."""
         until(lambda: self.value(expression), seconds, expression)
 
     def picture(self, *, longest: int) -> bytes:
@@ -71,7 +65,6 @@ class Page:
         return base64.b64decode(answer["data"])
 
     def show(self, url: str, *, width: int, height: int, scale: float) -> None:
-        """Open it on a screen of this size; returns when it is there."""
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -95,7 +88,6 @@ class Browser:
         self._number = 0
 
     def open(self, url: str, *, width: int, height: int = 844, scale: float = 1.0) -> Page:
-        """Open a page, and wait until it is loaded."""
         target = self.ask("Target.createTarget", {"url": "about:blank"})["targetId"]
         found = self.ask("Target.attachToTarget", {"targetId": target, "flatten": True})
         page = Page(self, found["sessionId"])
@@ -128,7 +120,6 @@ class Browser:
 
 @contextlib.contextmanager
 def chromium(path: str) -> Iterator[Browser]:
-    """Start it, and end it."""
     with tempfile.TemporaryDirectory(prefix="eo-browser-", ignore_cleanup_errors=True) as folder:
         read, write = map(_above, os.pipe())
         answers, answered = map(_above, os.pipe())

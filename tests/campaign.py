@@ -119,7 +119,6 @@ def collected(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a part of the campaign, or report; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", allow_abbrev=False)
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--new", action="store_true")

@@ -30,10 +30,7 @@ settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker of xdist, for what they share; slow ones in parts.
-
-    A campaign of some hundred tests would else be the work of one, while others idle.
-    """
+    """Keep the tests of a file on one worker of xdist, for what they share; slow ones in parts."""
     slow: Counter[str] = Counter()
     for item in items:
         file = group = item.nodeid.split("::", 1)[0]
@@ -44,7 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def kafka_version() -> str:
-    """Return the release of Kafka under test."""
     return os.environ.get("EO_TEST_KAFKA", DEFAULT)
 
 

@@ -26,8 +26,6 @@ def positions(servers: str, group: str) -> dict[TopicPartition, Position]:
 
 
 def await_assignment(consumer: Consumer) -> None:
-    """Poll until it is a member of its group."""
-
     def joined() -> bool:
         consumer.poll(0.1)
         return bool(consumer.assignment())
@@ -45,7 +43,6 @@ class Described(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """How many offsets the group is behind."""
         return self.log_end_offset - self.current_offset
 
 
@@ -64,7 +61,6 @@ def shown_state(printed: str) -> tuple[str, int]:
 
 
 def total(servers: str, group: str) -> int:
-    """The sum of its offsets. Raises KafkaError."""
     return sum(position.offset for position in positions(servers, group).values())
 
 

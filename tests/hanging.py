@@ -1,8 +1,4 @@
-"""A transaction that no coordinator has, as Kafka's own tests make one: records written past it.
-
-A Produce request of a transactional producer that never said AddPartitionsToTxn. Brokers refuse
-that since 3.6, unless `transaction.partition.verification.enable` is false.
-"""
+"""A transaction that no coordinator has: records that were sent without AddPartitionsToTxn."""
 
 from __future__ import annotations
 

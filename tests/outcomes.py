@@ -1,7 +1,4 @@
-"""A plugin of pytest that keeps what became of each test and how long it took, for `tests.run`.
-
-pytest -p tests.outcomes --outcomes FILE
-"""
+"""A plugin of pytest that keeps what became of each test and how long it took, for `tests.run`."""
 
 from __future__ import annotations
 

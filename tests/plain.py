@@ -106,7 +106,6 @@ def count(root: Path) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]
 
 
 def main(root: Path) -> str:
-    """Return the tables that the command prints."""
     lines = []
     for title, counts in zip(("phrases", "names"), count(root), strict=True):
         for index in (0, 1):

@@ -54,10 +54,7 @@ log_min_messages = fatal
 
 
 class PostgresServer:
-    """One server on 127.0.0.1; the role postgres needs no password, the role checked does.
-
-    It does not run as root: for root it is run by nobody. It ends with this process.
-    """
+    """One server, run by nobody for root, that ends with this process; `checked` has a password."""
 
     def __init__(self, settings: str = "") -> None:
         self._settings = _SETTINGS + settings
@@ -71,7 +68,6 @@ class PostgresServer:
         self._bin = _programs(self.folder)
 
     def dsn(self, user: str = "postgres", database: str = "postgres") -> str:
-        """Return how to connect."""
         return f"postgresql://{user}@{_HOST}:{self.port}/{database}"
 
     @property
@@ -119,7 +115,6 @@ class PostgresServer:
         psutil.wait_procs(backends, timeout=_END)
 
     def close(self) -> None:
-        """End it, and remove what it has written."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # fast shutdown: clients are disconnected
             try:
@@ -195,7 +190,6 @@ def _readable(paths: Iterable[Path]) -> bool:
 
 @contextlib.contextmanager
 def running() -> Iterator[PostgresServer]:
-    """A server for a `with` block."""
     server = PostgresServer()
     try:
         server.start()

@@ -26,6 +26,7 @@ from filelock import FileLock
 from tests import watchdog
 from tests.artifacts import cache_folder
 from tests.broker import free_port
+from tests.processes import finished
 from tests.waiting import until
 
 _READY = 60.0  # seconds, on a busy machine
@@ -80,14 +81,8 @@ def _fetch(kept: Path) -> None:
 
 
 def _apt(arguments: list[str], folder: Path) -> None:
-    answer = subprocess.run(
-        ["apt-get", "--quiet", "--quiet", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=_FETCH,
-        check=False,
-    )
+    command = ["apt-get", "--quiet", "--quiet", *arguments]
+    answer = finished(command, cwd=folder, timeout=_FETCH)
     if answer.returncode:
         pytest.skip(f"apt cannot fetch the package prometheus: {answer.stderr.strip()[-500:]}")
 
@@ -109,7 +104,6 @@ class PrometheusServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         watchdog.watch(self._process.pid)
@@ -124,13 +118,11 @@ class PrometheusServer:
         return False
 
     def close(self) -> None:
-        """End it."""
         if self._process is not None:
             self._process.kill()  # its data are gone with the test
             self._process.wait()
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of its HTTP API."""
         address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(parameters)}"
         try:
             with urllib.request.urlopen(address, timeout=30) as answer:
@@ -150,7 +142,6 @@ class PrometheusServer:
 
 @contextlib.contextmanager
 def prometheus(folder: Path, config: str, *, lookback: str = "5m") -> Iterator[PrometheusServer]:
-    """A server for a `with` block."""
     server = PrometheusServer(folder, config, lookback=lookback)
     try:
         server.start()

@@ -103,7 +103,6 @@ def _folder(test: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them all; return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--select", default="")
@@ -146,7 +145,6 @@ def run_pytest(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def say(*lines: str) -> None:
-    """Print each line at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The size of a tree: code lines by folder, small modules, parameters and options.
+"""The size of a tree: code lines by folder, parameters and options.
 
     python -m tests.size [TREE]
 
@@ -17,8 +17,7 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +33,6 @@ LANGUAGES: Final = {
     ".js": "JavaScript",
     ".css": "CSS",
 }
-SMALL: Final = 60  # code lines
 WITHOUT: Final = ("broker", "demo", "serve")  # development and a page: nobody types these daily
 
 _STRINGS: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
@@ -55,7 +53,6 @@ _NO_CODE: Final = frozenset(
 
 
 def code_lines(text: str, suffix: str) -> int:
-    """How many lines of a file hold code."""
     lines = text.splitlines()
     if suffix == ".py":
         return sum(bool(lines[number - 1].strip()) for number in _python_lines(text))
@@ -90,28 +87,20 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, 
                 yield begin, (text.end_lineno or 0, text.end_col_offset or 0)
 
 
-@dataclass(slots=True, kw_only=True)
-class Folder:
-    """The files of a folder, with what is below it unless that has a row of its own."""
-
-    files: int = 0
-    lines: int = 0
-    code: Counter[str] = field(default_factory=Counter)
-
-    def add(self, path: Path) -> None:
-        text = path.read_text()
-        self.files += 1
-        self.lines += len(text.splitlines())
-        self.code[LANGUAGES[path.suffix]] += code_lines(text, path.suffix)
+def _counts(path: Path) -> Counter[str]:
+    text = path.read_text()
+    code = code_lines(text, path.suffix)
+    lines = len(text.splitlines())
+    return Counter({"files": 1, "lines": lines, "code": code, LANGUAGES[path.suffix]: code})
 
 
-def folders(tree: Path) -> dict[str, Folder]:
-    """Every folder that has a row: one below a root, two below the sinks."""
-    rows: dict[str, Folder] = defaultdict(Folder)
+def folders(tree: Path) -> dict[str, Counter[str]]:
+    """Every folder that has a row, with what is below it: one below a root, two below the sinks."""
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
     for root in ROOTS:
         for path in sorted((tree / root).rglob("*")):
             if path.suffix in LANGUAGES and path.is_file():
-                rows[_row(root, path.relative_to(tree / root).parts[:-1])].add(path)
+                rows[_row(root, path.relative_to(tree / root).parts[:-1])] += _counts(path)
     return dict(sorted(rows.items()))
 
 
@@ -120,40 +109,6 @@ def _row(root: str, below: tuple[str, ...]) -> str:
         return root
     depth = 2 if below[:1] == ("sinks",) and root == WHEEL else 1
     return "/".join((root, *below[:depth]))
-
-
-def small_modules(tree: Path) -> list[tuple[str, int, str]]:
-    """Return name, code lines and importer of each module under 60 lines with one importer.
-
-    A package's `__init__` is never small, but may be the importer.
-    """
-    paths = {
-        ".".join(path.relative_to(tree).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted((tree / WHEEL).rglob("*.py"))
-    }
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for name, path in paths.items():
-        for imported in _imports(tree_of_text(path.read_text())):
-            module = imported if imported in paths else imported.rpartition(".")[0]
-            if module in paths and module != name:
-                importers[module].add(name)
-    sizes = {
-        name: code_lines(path.read_text(), ".py")
-        for name, path in paths.items()
-        if not path.stem.startswith("__") and len(importers[name]) == 1
-    }
-    return [
-        (name, size, next(iter(importers[name]))) for name, size in sizes.items() if size < SMALL
-    ]
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Yield each imported name with its module: `a.b` for `from a import b`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 # Runs where TREE is imported, be it older than this file or newer.
@@ -187,69 +142,32 @@ def interface(tree: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
 
 
 def tables(tree: Path) -> Iterator[str]:
-    """Yield the lines that a person reads."""
     rows = folders(tree)
-    yield from _table(
-        ("folder", "files", "lines", "code", *LANGUAGES.values()),
-        [_line(name, [row]) for name, row in rows.items()]
-        + [
-            _line(f"{root}, all", [row for name, row in rows.items() if _below(name, root)])
-            for root in (WHEEL, "tests", "jvm-shim")
-        ],
-    )
-    modules = small_modules(tree)
-    yield ""
-    yield f"modules of the wheel under {SMALL} code lines with one importer: {len(modules)}"
-    yield from _table(("module", "code", "importer"), modules)
+    for root in (WHEEL, "tests", "jvm-shim"):
+        below = [row for name, row in rows.items() if f"{name}/".startswith(f"{root}/")]
+        rows[f"{root}, all"] = _sum(below)
+    head = ("files", "lines", "code", *LANGUAGES.values())
+    yield from _table("folder", head, rows)
     parameters, commands = interface(tree)
+    parameters["all"] = sum(parameters.values())
+    of_each = {name: Counter(parameters=count) for name, count in parameters.items()}
+    yield from _table("callable", ("parameters",), of_each)
+    taken = {name: Counter(counts) for name, counts in commands.items()}
+    kept = [counts for name, counts in taken.items() if name.split()[0] not in WITHOUT]
+    taken |= {"all": _sum(taken.values()), f"without {', '.join(WITHOUT)}": _sum(kept)}
+    yield from _table("command", ("options", "arguments"), taken)
+
+
+def _sum(counts: Iterable[Counter[str]]) -> Counter[str]:
+    return sum(counts, Counter[str]())
+
+
+def _table(kind: str, head: tuple[str, ...], rows: Mapping[str, Counter[str]]) -> Iterator[str]:
+    width = max(map(len, (kind, *rows)))
+    yield "  ".join((kind.ljust(width), *(f"{name:>10}" for name in head)))
+    for name, counts in rows.items():
+        yield "  ".join((name.ljust(width), *(f"{counts[one]:>10,}" for one in head)))
     yield ""
-    yield from _table(
-        ("callable", "parameters"), [*parameters.items(), ("all", sum(parameters.values()))]
-    )
-    yield ""
-    kept = [name for name in commands if name.split()[0] not in WITHOUT]
-    yield from _table(
-        ("command", "options", "arguments", "both"),
-        [_command(name, [commands[name]]) for name in commands]
-        + [
-            _command("all", commands.values()),
-            _command(f"without {', '.join(WITHOUT)}", [commands[name] for name in kept]),
-        ],
-    )
-
-
-def _below(name: str, root: str) -> bool:
-    return name == root or name.startswith(f"{root}/")
-
-
-def _line(name: str, rows: list[Folder]) -> tuple[object, ...]:
-    of_all = sum((row.code for row in rows), Counter[str]())
-    counts = [of_all[language] or "" for language in LANGUAGES.values()]
-    files, lines = sum(row.files for row in rows), sum(row.lines for row in rows)
-    return name, files, lines, of_all.total(), *counts
-
-
-def _command(name: str, counts: Iterable[dict[str, int]]) -> tuple[object, ...]:
-    of_all = sum(map(Counter, counts), Counter[str]())
-    return name, of_all["options"], of_all["arguments"], of_all.total()
-
-
-_TEXTS: Final = frozenset({"folder", "module", "importer", "callable", "command"})
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
-    texts = [head, *(tuple(map(_text, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        cells = (
-            cell.ljust(width) if head[at] in _TEXTS else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
-
-
-def _text(cell: object) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 if __name__ == "__main__":

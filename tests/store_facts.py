@@ -1,7 +1,4 @@
-"""Facts about a `GroupStore` of the simple mode, whatever client is behind it.
-
-A module that has fixtures `store`, `reader`, `topics` and `broker` imports them, and so runs them.
-"""
+"""Facts about a `GroupStore` of the simple mode, for modules with fixtures `store` and `reader`."""
 
 from __future__ import annotations
 

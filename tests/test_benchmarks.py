@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.ratios import Figure, Ratio, verdict
+from tests.processes import finished
 
 ROOT = Path(__file__).parents[1]
 NO_PROGRAMS = {"__init__", "arm", "distance", "query", "ratios", "sink_arms", "steps", "turns"}
@@ -39,15 +39,8 @@ SHORTEST = {
 @pytest.mark.parametrize("command", SHORTEST)
 def test_a_benchmark_runs_in_its_shortest_form(command: str, tmp_path: Path) -> None:
     """It ends well, prints a table and a verdict, and keeps its documents."""
-    answer = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        cwd=ROOT,
-        env={**os.environ, "EO_BENCH_RESULTS": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=850,
-        check=False,
-    )
+    own = {**os.environ, "EO_BENCH_RESULTS": str(tmp_path)}
+    answer = finished([sys.executable, "-m", *command.split()], cwd=ROOT, env=own, timeout=850)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.splitlines()[-1].startswith("targets: ")
     assert "│" in answer.stdout  # of a table

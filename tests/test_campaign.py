@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.campaign import RECORD, Result, left, newest, read, report
+from tests.campaign import RECORD, Result, newest, read, report
 from tests.outcomes import Outcome
+from tests.processes import Program
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
@@ -19,22 +19,6 @@ ROOT = Path(__file__).parents[1]
 
 def result(test: str, outcome: Outcome | None, commit: str = "new", campaign: int = 1) -> Result:
     return Result(campaign=campaign, commit=commit, test=test, outcome=outcome, seconds=1800)
-
-
-def test_the_newest_campaign_alone_counts() -> None:
-    """Its last result of a test stands, however the same test ended in an older campaign."""
-    again = result("a", "passed", campaign=2)
-    record = [result("a", "failed"), result("", None, campaign=2), result("b", "passed")]
-    assert newest([*record, result("a", "failed", campaign=2), again]) == (2, {"a": again})
-    assert newest(record) == (2, {})
-    assert newest([]) == (0, {})
-
-
-def test_what_failed_is_repeated_after_the_rest() -> None:
-    """Passed and skipped tests are not run again, on whatever commit they were."""
-    outcomes: dict[str, Outcome] = {"a": "failed", "b": "passed", "c": "skipped"}
-    results = {test: result(test, outcome, "old") for test, outcome in outcomes.items()}
-    assert left(["a", "b", "c", "d", "e"], results) == ["d", "e", "a"]
 
 
 def test_a_report_names_what_is_of_another_commit() -> None:
@@ -114,24 +98,16 @@ def commit(folder: Path) -> None:
     git(folder, *somebody, "commit", "--quiet", "--allow-empty", "--message", "x")
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> Program:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.campaign", *arguments],
-        cwd=folder,
-        env={**clean, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    words = [sys.executable, "-m", "tests.campaign", *arguments]
+    return Program(words, cwd=folder, env={**clean, "PYTHONPATH": str(ROOT)})
 
 
-def run(folder: Path, *arguments: str, code: int = 0) -> str:
-    process = start(folder, *arguments)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == code, output
-    return output
+def run(folder: Path, *arguments: str, code: int = 0) -> list[str]:
+    with start(folder, *arguments) as process:
+        assert process.ending(seconds=120)[0] == code, process.lines
+    return process.lines
 
 
 def counts(folder: Path) -> tuple[int, int, int]:
@@ -145,10 +121,8 @@ def counts(folder: Path) -> tuple[int, int, int]:
 def test_a_campaign_goes_on_after_a_kill_and_over_commits(folder: Path) -> None:
     """A kill loses the running test; a pass is kept, a failure repeated; `--new` begins anew."""
     (folder / "wait").touch()
-    process = start(folder)
-    until((folder / "begun").exists)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    with start(folder):
+        until((folder / "begun").exists)
     (folder / "wait").unlink()
     assert counts(folder) == (3, 1, 0)
     commit(folder)
@@ -161,5 +135,5 @@ def test_a_campaign_goes_on_after_a_kill_and_over_commits(folder: Path) -> None:
     assert counts(folder) == (1, 1, 0)
     run(folder, "--jobs", "2")
     assert counts(folder) == (5, 1, 0)
-    table = [line.split() for line in run(folder, "--report").splitlines()]
+    table = [line.split() for line in run(folder, "--report")]
     assert table[-1][:7] == ["all", "5", "5", "0", "0", "0", "0"]

@@ -12,12 +12,10 @@ from functools import cache
 from pathlib import Path
 
 from eo_listener import DeltaSink, IcebergSink, KafkaSink, PostgresSink, SqliteSink
-from tests.documents.markdown import anchor
+from tests.documents.markdown import DOCS, ROOT, anchor
 from tests.python_source import tree_of_text
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "eo_listener"
-DOCS = ROOT / "docs"
 FOLDERS = [ROOT, *(ROOT / name for name in ("examples", "jvm-shim", "tests"))]
 DOCUMENTS = sorted(path for folder in FOLDERS for path in folder.glob("*.md")) + sorted(
     DOCS.rglob("*.md")
@@ -249,20 +247,6 @@ def test_each_stop_of_the_flows_is_where_the_design_says() -> None:
         )
 
 
-# Idioms of another language, word for word.
-NOT_ENGLISH = re.compile(
-    r"\b(?:for ever|so lately|made anew|what came of|to do:|that there is|befell|told)\b|"
-    r"\bleast of (?:the|their|its)\b|\b(?:is|are) no (?:PEM|TOML|JSON|time|name|number|integer)\b",
-    re.IGNORECASE,
-)
-
-
-def test_no_idiom_of_another_language() -> None:
-    """Documents say it as an English reader would."""
-    texts = {path: re.sub(r"`[^`]*`", "", prose(path)) for path in TEXTS}
-    assert not [(path, found) for path in TEXTS for found in NOT_ENGLISH.findall(texts[path])]
-
-
 def test_lines_are_wrapped() -> None:
     """At 130 characters; rows of tables, points that name tests, and code cannot be."""
     assert not [
@@ -273,17 +257,3 @@ def test_lines_are_wrapped() -> None:
         and not line.startswith(("|", "    ", "- Test:"))
         and "tests/" not in line
     ]
-
-
-def test_the_glossary_has_one_sentence_for_each_term() -> None:
-    """In alphabetical order, no term twice, no sentence after the first."""
-    text = (DOCS / "reference" / "glossary.md").read_text()
-    tables = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    rows = [
-        re.findall(r"^\| (?!Term)([^|]+?) \| (.+?) \|$", table, re.MULTILINE) for table in tables
-    ]
-    terms = [[term for term, _ in table] for table in rows]
-    assert all(table == sorted(table) for table in terms)
-    every = [term for table in terms for term in table]
-    assert len(every) == len(set(every)) > 50
-    assert not [meaning for table in rows for _, meaning in table if ". " in meaning]

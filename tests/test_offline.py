@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.processes import finished
+
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
 ALONE = ["unshare", "--net", "--map-root-user", "sh", "-c"]
@@ -23,8 +25,6 @@ def test_the_demo_runs_in_a_network_of_its_own() -> None:
     demo = [sys.executable, "-m", "examples.demo", "--rows", "1000", "--rate", "0", "--json"]
     # once with the network, so that there is a second time
     subprocess.run(demo, check=True, timeout=300, stdout=subprocess.DEVNULL)
-    answer = subprocess.run(
-        [*ALONE, SHUT_IN, "sh", *demo], capture_output=True, text=True, timeout=300, check=False
-    )
+    answer = finished([*ALONE, SHUT_IN, "sh", *demo], timeout=300)
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert json.loads(answer.stdout)["counted"] == 1000

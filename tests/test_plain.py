@@ -33,11 +33,3 @@ def test_phrases_are_counted(text: str, total: int, tmp_path: Path) -> None:
     (tmp_path / "examples" / "it.py").write_text(text + "\n")
     phrases, _ = plain.count(tmp_path)
     assert phrases.total() == total
-
-
-def test_names_are_counted_when_they_are_bound(tmp_path: Path) -> None:
-    """As a value and as a parameter, not when they are used."""
-    (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "it.py").write_text("def f(one): return one\nfound = f(1)\n")
-    _, names = plain.count(tmp_path)
-    assert dict(names) == {("examples", "one"): 1, ("examples", "found"): 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ import pytest
 
 from tests import postgres_server
 from tests.postgres_server import PACKAGE, PostgresServer
+from tests.processes import Program
 
 
 def test_it_starts_where_others_cannot_enter(
@@ -60,12 +60,9 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         "print(server.pid, server.folder, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
-    ) as python:
-        printed, _ = python.communicate(timeout=120)
-    assert python.returncode == -signal.SIGKILL
-    pid, folder = printed.split()
+    with Program([sys.executable, "-c", program]) as python:
+        assert python.ending(seconds=120)[0] == -signal.SIGKILL
+    pid, folder = python.lines[0].split()
     try:
         psutil.Process(int(pid)).wait(60)
     except psutil.NoSuchProcess:

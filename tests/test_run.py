@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.outcomes import Outcome, Record, without_group
-from tests.run import judge, times
+from tests.outcomes import Outcome, without_group
+from tests.processes import finished
+from tests.run import judge
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,26 +49,6 @@ def test_what_failed_decides(
     failed = {test for test, outcome in {**beside, **alone}.items() if outcome == "failed"}
     assert failed <= named
     assert not named & ({*beside, *alone} - failed)
-
-
-def test_where_the_time_went() -> None:
-    """Repeated tests add up, folders under a hundredth share a line, ten tests are named."""
-    slow = {
-        f"tests/sinks/kafka/deep/test_a.py::test_{number}": Record("passed", 100 + number, "Why.")
-        for number in range(12)
-    }
-    fast = {f"tests/{name}/test_b.py::test[x::y]": Record("passed", 1, "") for name in "ab"}
-    again = {"tests/sinks/kafka/deep/test_a.py::test_0": Record("failed", 300, "Why.")}
-    words = [line.split() for line in times([{**slow, **fast}, {}, again])]
-    assert words[1:4] == [
-        ["1566.0", "12", "tests/sinks/kafka"],
-        ["2.0", "2", "2", "others"],
-        ["1568.0", "14", "all"],
-    ]
-    slowest = words[5:]
-    assert slowest[0] == ["400.0", "tests/sinks/kafka/deep/test_a.py::test_0"]
-    assert slowest[2] == ["111.0", "tests/sinks/kafka/deep/test_a.py::test_11"]
-    assert slowest[1::2] == [["Why."]] * 10
 
 
 TESTS = """
@@ -109,15 +89,8 @@ def test_a_run_with_a_race_names_it(
     (tmp_path / "test_sample.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.run", "--jobs", "2", "-q", "-k", select],
-        cwd=tmp_path,
-        env={**clean, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.run", "--jobs", "2", "-q", "-k", select]
+    answer = finished(command, cwd=tmp_path, env={**clean, "PYTHONPATH": str(ROOT)})
     assert answer.returncode == code, answer.stdout + answer.stderr
     ending = answer.stdout.partition("== how it went")[2]
     for words in said:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import eo_listener
+from tests.processes import finished
 
 ROOT = Path(__file__).parents[1]
 JAR = f"eo_listener/jars/eo-listener-shim-{eo_listener.__version__}.jar"
@@ -31,10 +32,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def build(checkout: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
-    return subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False
-    )
+    return finished([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=checkout)
 
 
 def test_the_wheel_holds_the_package_and_one_jar(checkout: Path) -> None:
@@ -73,19 +71,13 @@ def test_the_wheel_runs_in_a_clean_environment(checkout: Path, tmp_path: Path) -
     (wheel,) = (checkout / "dist").glob("*.whl")
     home = tmp_path / "env"
     venv.create(home, with_pip=True)
-    subprocess.run(
-        [home / "bin" / "python", "-m", "pip", "install", "--quiet", str(wheel)],
-        check=True,
-        timeout=600,
-    )
+    install = [home / "bin" / "python", "-m", "pip", "install", "--quiet", wheel]
+    finished(install, check=True, timeout=600)
     certificates = {k: v for k, v in os.environ.items() if k.startswith(("SSL_", "PIP_"))}
     environment = {"PATH": str(home / "bin"), "HOME": str(tmp_path), **certificates}
 
     def say(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(home / "bin" / "eo-listener"), *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        return finished([home / "bin" / "eo-listener", *arguments], env=environment)
 
     named = say("jar")
     assert named.returncode == 0, named.stderr

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
@@ -26,7 +28,6 @@ def unique(prefix: str) -> str:
 
 
 def in_transaction(servers: str, transactional_id: str | None = None) -> Producer:
-    """A producer that has begun a transaction."""
     own = {"transactional.id": transactional_id or unique("tx"), "log_level": "0"}
     producer = Producer({"bootstrap.servers": servers, **own})
     producer.init_transactions(30)
@@ -34,9 +35,15 @@ def in_transaction(servers: str, transactional_id: str | None = None) -> Produce
     return producer
 
 
-class Topics:
-    """Creates topics on one broker and fills them."""
+def send_offset(producer: Producer, servers: str, group: str, topic: str, offset: int) -> None:
+    """Of partition 0, as a part of the open transaction."""
+    settings = {"bootstrap.servers": servers, "group.id": group, "log_level": "0"}
+    with closing(Consumer(settings)) as consumer:
+        members = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction([Wire(topic, 0, offset)], members, 30)
 
+
+class Topics:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": "0"})
@@ -48,11 +55,9 @@ class Topics:
         return name
 
     def create_as(self, name: str, partitions: int = 3, **config: str) -> None:
-        """Create a topic of this name, and wait until the broker knows it, and leads it.
+        """Create a topic of this name, and wait until the broker knows it and leads it.
 
-        The answer is the controller's: for a moment after it, the broker may still know none. And
-        it names itself as the leader before it is: what a Java producer sends by then may be
-        refused with OUT_OF_ORDER_SEQUENCE_NUMBER until it expires.
+        By then a Java producer may else be refused, with OUT_OF_ORDER_SEQUENCE_NUMBER for long.
         """
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
@@ -71,12 +76,10 @@ class Topics:
         return all(answer.exception(timeout=30) is None for answer in answers)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until the broker no longer knows it."""
         self._admin.delete_topics([topic])[topic].result(timeout=30)
         until(lambda: not self.exists(topic), 30)
 
     def exists(self, topic: str) -> bool:
-        """Whether the broker knows it."""
         return topic in self._admin.list_topics(timeout=10).topics
 
     def widen(self, topic: str, partitions: int) -> None:
@@ -92,10 +95,16 @@ class Topics:
 
     def fill(self, topic: str, records: int, *, transactional: bool = False) -> None:
         """Append records with the keys 0, 1, 2, ...; in one transaction where asked."""
+        numbers = ({"key": str(number), "value": str(number)} for number in range(records))
+        self.produce(topic, numbers, transactional=transactional)
+
+    def produce(
+        self, topic: str, records: Iterable[Mapping[str, Any]], *, transactional: bool = False
+    ) -> None:
         settings = {"bootstrap.servers": self.servers, "linger.ms": "5", "log_level": "0"}
         producer = in_transaction(self.servers) if transactional else Producer(settings)
-        for number in range(records):
-            producer.produce(topic, key=str(number), value=str(number))
+        for one in records:
+            producer.produce(topic, **one)
             producer.poll(0)
         if transactional:
             producer.commit_transaction(30)

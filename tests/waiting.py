@@ -17,10 +17,7 @@ def until(
     *,
     despite: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> _T:
-    """Wait until it holds, and return what it gave; errors of the kinds `despite` pass by then.
-
-    `what` is shown if it does not happen; a function is called for it.
-    """
+    """Wait until it holds, despite such errors, and return what it gave; if not, show `what`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

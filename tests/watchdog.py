@@ -1,7 +1,6 @@
 """Ends the processes that this Python has started when it is gone, however it ended.
 
-They are watched by a process of its own at the end of a pipe: when this Python dies, the pipe
-closes. Linux's parent-death signal would be sent when the *thread* that started a process ends.
+Linux's parent-death signal would be sent when the *thread* that started a process ends.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""The texts that users read, once: `python -m tests.wording` writes them to tests/wording.txt.
-
-`python -m tests.wording --frozen` lists what tests repeat of them. A test asserts the class of an
-error and its facts, so that a sentence can be improved without a change to any test.
-"""
+"""The texts that users read, once: `python -m tests.wording` writes them to tests/wording.txt."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -187,18 +180,6 @@ def _lines(text: str) -> str:
 FEWEST_WORDS, FEWEST_CHARACTERS = 4, 25
 
 
-@dataclass(frozen=True)
-class Frozen:
-    """A sentence, or the part of one, that stands in a test too."""
-
-    path: Path
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
-
-
 def _words(text: str) -> list[str]:
     return [word for each in text.split() if (word := each.strip(".,:;()'\"*^$"))]
 
@@ -214,10 +195,7 @@ class Sentences:
         }
 
     def repeated(self, text: str) -> str | None:
-        """The longest part of a text, of so many words and characters, that stands in one of ours.
-
-        A pattern's backslashes do not hide it.
-        """
+        """The longest part that stands in one of ours; a pattern's backslashes do not hide it."""
         words = _words(re.sub(r"\\([^\w\s])", r"\1", text))
         longest = ""
         for at in range(len(words) - FEWEST_WORDS + 1):
@@ -229,11 +207,11 @@ class Sentences:
         return longest if len(longest) >= FEWEST_CHARACTERS else None
 
 
-def frozen() -> list[Frozen]:
-    """What the tests repeat of the snapshot, in the order of files."""
+def frozen() -> list[str]:
+    """What the tests repeat of the snapshot, by file and line."""
     sentences = Sentences(text for of_it in texts().values() for text in of_it)
     return [
-        Frozen(path, line, found)
+        f"{path.relative_to(ROOT)}:{line}: {found}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         for line, text in _literals(tree_of(path))
         if (found := sentences.repeated(text)) is not None
@@ -249,18 +227,5 @@ def _literals(node: ast.AST, line: int = 0) -> Iterator[tuple[int, str]]:
             yield from _literals(child, at)
 
 
-def _list_frozen() -> None:
-    found = frozen()
-    folders = Counter(one.path.parent.relative_to(ROOT).as_posix() for one in found)
-    for one in found:
-        sys.stdout.write(f"{one}\n")
-    for folder, count in sorted(folders.items()):
-        sys.stdout.write(f"{count:5} {folder}\n")
-    sys.stdout.write(f"{len(found):5} in all\n")
-
-
 if __name__ == "__main__":
-    if "--frozen" in sys.argv:
-        _list_frozen()
-    else:
-        SNAPSHOT.write_text(written())
+    SNAPSHOT.write_text(written())

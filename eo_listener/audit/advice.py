@@ -16,19 +16,10 @@ from eo_listener.model.offsets_json import write_offsets
 from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterCommands, typed_command
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-_FOLLOW: Final = "follow"
 STOP: Final = "stop the query; "
 FROM_EARLIEST: Final = (
     'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
 )
-
-
-def commits_at_once(fix: str) -> bool:
-    """Return True if the command in `fix` commits as soon as it is run.
-
-    Every other advised command of eo_listener changes nothing, or nothing until --execute.
-    """
-    return typed_command([_FOLLOW]) in fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +38,18 @@ class Advice:
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
     ) -> str:
-        """Return the command that commits the checkpoint's offsets to a group at once.
+        """Return the command that gives a group the checkpoint's offsets; a dry run.
 
-        The command commits the offsets of `topics`, or of all topics if `topics` is None.
+        The command changes the offsets of `topics`, or of all topics if `topics` is None.
         """
         if self.checkpoint is None:
             return (
                 "add the query's checkpoint to `eo-listener audit`, which then prints the command"
             )
-        every = f"*={group}" if "=" in group else group  # as `follow` reads it
-        to = [every] if topics is None else [f"{topic}={group}" for topic in sorted(topics)]
-        words = [word for group_option in to for word in ("-g", group_option)]
-        words += ["--once", *(["--on-rewind", "allow"] if rewind else [])]
-        return self.cluster.typed([_FOLLOW, self.checkpoint], words, reads_checkpoint=True)
+        words = ["--from-checkpoint", self.checkpoint]
+        words += [word for topic in sorted(topics or ()) for word in ("-t", topic)]
+        command = ["group", "rewind" if rewind else "seed"]
+        return self.cluster.typed(command, words, reads_checkpoint=True, arguments=[group])
 
     def show_checkpoint(self) -> str:
         """Return the command that shows the contents of each file of the checkpoint."""
@@ -147,13 +137,13 @@ class Advice:
 
     def rename_ledger(self, address: str, old: LedgerKey, new: LedgerKey) -> str:
         """Return the command that gives a ledger a new name; without --execute it is a dry run."""
-        return self._place(address).rename(old, new)
+        return self.place(address).rename(old, new)
 
     def accept_gap(self, address: str, key: LedgerKey, tp: TopicPartition, gap: OffsetRange) -> str:
         """Return the command that accepts one gap; without --execute it is a dry run."""
-        return self._place(address, compares=True).accept(key, tp, gap)
+        return self.place(address, compares=True).accept(key, tp, gap)
 
-    def _place(self, address: str, *, compares: bool = False) -> LedgerPlace:
+    def place(self, address: str, *, compares: bool = False) -> LedgerPlace:
         """Return the place of a ledger; a topic without a cluster is on the audit's cluster.
 
         `compares` is True if the command can compare the source's log, on the audit's cluster.

@@ -128,10 +128,14 @@ class _GroupCheck:
                 "a transaction that commits to it is open",
                 fix=self._advice.cluster.show_transactions("--group", group.name),
             )
-        yield from self._writers()
-        yield from self._lacking()
-        yield from self._ahead()
-        yield from self._behind()
+        # A group that a commit would take from another program, or a trace that it would remove.
+        first = [*self._never_read()] or [*self._never_committed()]
+        yield from first
+        if not first:
+            yield from self._writers()
+            yield from self._lacking()
+            yield from self._ahead()
+            yield from self._behind()
 
     def _commit(self, *, rewind: bool) -> str:
         name, topics = self._group.name, self._positions.committed_to(self._group)
@@ -157,7 +161,8 @@ class _GroupCheck:
             "the last member leaves"
             if self._group.had_members
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
-            "deleted, nothing was ever committed, or it is misspelled"
+            "deleted, nothing was ever committed, it is misspelled, or -b names another cluster "
+            "than the query's"
         )
         return PositionFindingKind.GROUP_EMPTY.finding(
             self.about,
@@ -167,8 +172,72 @@ class _GroupCheck:
             fix=self._commit(rewind=False),
         )
 
+    def _never_read(self) -> Findings:
+        """Yield a finding for records between another program's position and the query's start."""
+        checkpoint = self._positions.checkpoint
+        own = None if checkpoint is None else checkpoint.query_id
+        if checkpoint is None or own is None or checkpoint.damaged:
+            return
+        unread = {}
+        for tp, start in checkpoint.began.items():
+            at, writer = self._group.after.get(tp), self._group.writer(tp)
+            is_own = writer is not None and writer.query_id and own.startswith(writer.query_id)
+            if at is None or is_own or tp in self._incomparable:
+                continue
+            offset = max(at.offset, self._applied.get(tp, 0), self._log_start(tp))
+            if offset < start and tp.topic not in self._positions.uncommitted:
+                unread[tp] = OffsetRange(offset, start)
+        if unread:
+            group = self._group.name
+            again = (
+                "read them with a batch query (spark.read, with startingOffsets and endingOffsets)"
+                if any(checkpoint.done.get(tp, at.start) > at.until for tp, at in unread.items())
+                else f"stop the query, then {self._advice.begin_from_group(group)}"
+            )
+            yield PositionFindingKind.NEVER_READ.finding(
+                self.about,
+                "the query began to read beyond the offsets that another program has committed: "
+                f"{size(unread.values()):,} records between were not read: {listed(unread)}",
+                cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
+                "are not the group's offsets; or the group is not this query's",
+                fix=f"check that {group} is the query's group; if it is, {again}",
+                ranges=single(unread),
+            )
+
+    def _never_committed(self) -> Findings:
+        """Yield a finding if no query of eo_listener has committed to the group."""
+        topics = {tp.topic for tp in self._done}
+        writers = [self._group.writer(tp) for tp in self._group.after if tp.topic in topics]
+        if writers and not any(writers):
+            at = {tp: self._group.after[tp].offset for tp in self._done if tp in self._group.after}
+            other = {
+                tp: OffsetRange(*sorted((offset, self._done[tp])))
+                for tp, offset in at.items()
+                if offset != self._done[tp]
+            }
+            differ = f", and differ from the query's: {listed(other)}" if other else ""
+            yield PositionFindingKind.GROUP_FOREIGN.finding(
+                self.about,
+                "no query has committed to it: its offsets are those of another program" + differ,
+                cause="the name is wrong: this is the group of a consumer; or the group was "
+                "changed with Kafka's own tool after the query's last commit",
+                fix="check that -g names the query's group; if it does, the query's next commit "
+                "goes to it, unless the group is ahead of the query",
+                severity=Severity.PROBLEM,
+                ranges=single(other),
+            )
+
+    def _log_start(self, tp: TopicPartition) -> int:
+        source = self._positions.source
+        return source.logs[tp].start if source is not None and tp in source.logs else 0
+
     def _writers(self) -> Findings:
-        writers = {tp: self._group.writer(tp) for tp in self._group.after}
+        topics = {tp.topic for tp in self._done}
+        writers = {
+            tp: self._group.writer(tp)
+            for tp in self._group.after
+            if not topics or tp.topic in topics
+        }
         strange = sorted(tp for tp, writer in writers.items() if writer is None)
         own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
         ids = {writer.query_id for writer in writers.values() if writer is not None}

@@ -83,7 +83,22 @@ def read_history(
             facts.gaps.setdefault(tp, []).append(batch.gap)
         if before is None or batch.head.range.until >= before.head.range.until:
             last[tp] = batch
+    for tp, batch in last.items():
+        _compare_head(facts, batch, heads.get(tp))
     return facts
+
+
+def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
+    """Add the offsets between the end of a partition's history and its head.
+
+    One transaction moves both, but the history is read later, so it may be ahead. If its last entry
+    is one that a sink never prunes, later entries may be pruned; a ledger in a topic has only such.
+    """
+    reached = newest.head.range.until
+    if head is not None and head.range.until > reached and not _is_kept(newest):
+        facts.missing.setdefault(newest.partition, []).append(
+            OffsetRange(reached, head.range.until)
+        )
 
 
 def _compare(facts: HistoryFacts, before: AppliedBatch, batch: AppliedBatch) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
 from eo_listener.audit.intervals import size
+from eo_listener.audit.next_batch import NextBatch, Verdict, starts
 from eo_listener.audit.position_finding import (
     Findings,
+    Harm,
     PositionFinding,
     PositionFindingKind,
     Ranges,
@@ -23,8 +25,18 @@ from eo_listener.audit.positions import (
     StorePositions,
 )
 from eo_listener.audit.source_checks import misplaced
-from eo_listener.errors import few
-from eo_listener.model.ledger import Head, LedgerKey, TableRollback
+from eo_listener.batch_guard.errors import not_written
+from eo_listener.errors import (
+    GapError,
+    GuardError,
+    OverlapError,
+    RegressionError,
+    SettingsError,
+    few,
+    length,
+)
+from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.ledger_place import literal
 from eo_listener.offsets import OffsetRange, TopicPartition
 
@@ -33,7 +45,7 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
     """Return the finding that a store has no ledger of the query."""
     query = "the query" if positions.query is None else f"query {positions.query!r}"
     if store.renamed:
-        key = store.renamed[0]
+        key = next(iter(store.renamed))
         return PositionFindingKind.LEDGER_RENAMED.finding(
             store.store,
             f"its ledger has no entry for {query}, but has heads of this checkpoint under query "
@@ -44,11 +56,14 @@ def no_ledger(store: StorePositions, positions: Positions, advice: Advice) -> Po
         )
     stored = few(f"query {key.query!r}, sink {key.sink!r}" for key in store.other_keys)
     if positions.checkpoint is not None and positions.checkpoint.has_done_nothing:
+        text = f"its ledger has no entry for {query}, which has committed no batch yet"
+        if stored and positions.query is None:
+            text = "the query has committed no batch yet, so the audit cannot tell which ledger is "
+            text += "its own: name it with --query"
         return PositionFindingKind.LEDGER_EMPTY.finding(
             severity=Severity.NOTE,
             about=store.store,
-            what=f"its ledger has no entry for {query}, which has committed no batch yet"
-            + (f"; it has {stored}" if stored else ""),
+            what=text + (f"; it has {stored}" if stored else ""),
         )
     return PositionFindingKind.LEDGER_EMPTY.finding(
         store.store,
@@ -84,13 +99,14 @@ def _carried_over(
     return f"name it as the ledger does, {options}; or, if it was renamed, {rename}; or {back}"
 
 
-def check_ledgers(positions: Positions, advice: Advice) -> Findings:
+def check_ledgers(positions: Positions, advice: Advice, next_batch: NextBatch | None) -> Findings:
     """Yield the findings about each ledger."""
-    for store in positions.stores:
+    for place, store in enumerate(positions.stores):
         if not store.ledgers:
             yield no_ledger(store, positions, advice)
-        for ledger in store.ledgers:
-            check = _LedgerCheck(positions, ledger, advice)
+        verdicts = [None] * len(store.ledgers) if next_batch is None else next_batch.verdicts[place]
+        for ledger, verdict in zip(store.ledgers, verdicts, strict=True):
+            check = _LedgerCheck(positions, ledger, advice, next_batch, verdict)
             findings = list(check.findings())
             yield from findings
             yield from other_names(ledger, store, positions)
@@ -102,10 +118,21 @@ def check_ledgers(positions: Positions, advice: Advice) -> Findings:
 
 
 class _LedgerCheck:
-    def __init__(self, positions: Positions, ledger: LedgerPositions, advice: Advice) -> None:
+    """Checks one ledger; `verdict` is the judgement of the batch `next_batch` for its sink."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        ledger: LedgerPositions,
+        advice: Advice,
+        next_batch: NextBatch | None,
+        verdict: Verdict | None,
+    ) -> None:
         self._positions = positions
         self._ledger = ledger
         self._advice = advice
+        self._next = next_batch
+        self._verdict = verdict
         self._incomparable = misplaced(positions)
         self.about = positions.named(ledger)
         checkpoint = positions.checkpoint
@@ -116,7 +143,12 @@ class _LedgerCheck:
         """The text for a ledger without problems: how its heads compare with the checkpoint."""
         if self._checkpoint is None:
             return "nothing to compare them with"
-        return "none behind and none ahead of the checkpoint"
+        if self._next is None or isinstance(self._verdict, Exception):
+            return "none behind the checkpoint"
+        verb = "accepts"
+        if self._verdict is not None and self._verdict.replayed:
+            verb = "has a part of" if self._verdict.entry.moves else "has"
+        return f"none behind the checkpoint; it {verb} batch {self._next.plan.batch_id}"
 
     @property
     def _begin(self) -> str:
@@ -139,9 +171,7 @@ class _LedgerCheck:
                 f"{few(different)}: start the query without this sink, and another query with this "
                 f"sink alone: {begin.removeprefix(STOP)}"
             )
-        own = None if self._checkpoint is None else self._checkpoint.query_id
-        is_named = self._positions.query is not None or own is None
-        if is_named or any(head.query_id == own for head in self._ledger.heads.values()):
+        if self._is_own:
             return begin
         name = literal(self._ledger.key.query)
         return (
@@ -150,13 +180,20 @@ class _LedgerCheck:
         )
 
     @property
-    def _is_one_batch(self) -> bool:
-        """True if exactly one batch of the checkpoint is planned and not committed.
+    def _is_own(self) -> bool:
+        """True if the ledger is known to be the query's: by its name, or by a batch in it."""
+        own = None if self._checkpoint is None else self._checkpoint.query_id
+        is_named = self._positions.query is not None or own is None
+        return is_named or any(head.query_id == own for head in self._ledger.heads.values())
 
-        If there are more, the query continued while the audit read its positions.
-        """
-        checkpoint = self._checkpoint
-        return checkpoint is not None and checkpoint.planned == checkpoint.newest + 1
+    @property
+    def _severity(self) -> Severity:
+        return Severity.PROBLEM if self._is_own else Severity.WARNING
+
+    @property
+    def _harm(self) -> Harm:
+        """The harm of a ledger that lacks offsets; a ledger of another query proves no loss."""
+        return Harm.LOST if self._is_own else Harm.UNPROVED
 
     def findings(self) -> Findings:
         ledger = self._ledger
@@ -192,8 +229,10 @@ class _LedgerCheck:
             *self._behind(self._checkpoint.done),
         ]
         yield from short or self._was_taken_back(Severity.NOTE)
-        yield from self._ahead(self._checkpoint.done, self._checkpoint.ahead)
-        yield from self._foreign(self._checkpoint)
+        if not short and isinstance(self._verdict, Exception) and self._next is not None:
+            yield from self._refusal(self._next, self._verdict)
+        else:
+            yield from self._foreign(self._checkpoint)
 
     def _is_at_work(self, batch: int) -> bool:
         """Return True if the checkpoint has planned `batch` and has not committed it."""
@@ -297,6 +336,8 @@ class _LedgerCheck:
                 if back is None
                 else self._to_undo(back),
                 ranges=single(lacking),
+                severity=self._severity,
+                harm=self._harm,
             )
 
     def _behind(self, done: Ends) -> Findings:
@@ -322,6 +363,8 @@ class _LedgerCheck:
             if back is None
             else self._to_undo(back),
             ranges=single(behind),
+            severity=self._severity,
+            harm=self._harm,
         )
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -335,56 +378,45 @@ class _LedgerCheck:
             if tp in source.logs and source.logs[tp].start > offsets.start
         }
 
-    def _ahead(self, done: Ends, planned: Ends) -> Findings:
-        ahead: dict[TopicPartition, OffsetRange] = {}
-        between: dict[TopicPartition, OffsetRange] = {}
-        for tp, head in self._ledger.heads.items():
-            at, until = head.range.until, planned.get(tp, done.get(tp))
-            if until is None or tp in self._incomparable:
-                continue
-            if at > until:
-                accepted = self._ledger.accepts(tp, OffsetRange(until, at))
-                if not accepted and not self._is_of_damaged(head):
-                    ahead[tp] = OffsetRange(until, at)
-            elif self._is_one_batch and done.get(tp, 0) < at < until and tp in done:
-                between[tp] = OffsetRange(at, until)
-        if ahead:
-            yield self._is_ahead(ahead)
-        if between:
-            yield PositionFindingKind.LEDGER_MISFIT.finding(
-                self.about,
-                "it ends inside the planned batch, at the first offset of each range: "
-                f"{listed(between)}; the batch will be refused",
-                cause="the planned batch begins with a gap that was accepted"
-                if self._accepts(between)
-                else self._who(between),
-                fix=self._begin,
-                ranges=single(between),
-            )
+    def _refusal(self, batch: NextBatch, error: GuardError | SettingsError) -> Findings:
+        """Yield the finding that the sink will refuse the next batch with `error`.
 
-    def _accepts(self, between: Ranges) -> bool:
-        """Return True if the offsets from the planned batch's start to `between` were given up."""
-        done = {} if self._checkpoint is None else self._checkpoint.done
-        return all(
-            self._ledger.accepts(tp, OffsetRange(done[tp], offsets.start))
-            for tp, offsets in between.items()
+        A finding about the source's log already reports offsets that the log no longer has.
+        """
+        ranges = error.ranges if isinstance(error, GuardError) else {}
+        begins = starts(batch.plan)
+        known = set(self._incomparable)
+        if isinstance(error, GapError):  # deleted by Kafka: the source's check has found them
+            known |= {tp for tp, lost in ranges.items() if lost.start >= begins.get(tp, lost.until)}
+        if ranges and known.issuperset(ranges):
+            return
+        ahead = {
+            tp: OffsetRange(offset, self._ledger.heads[tp].range.until)
+            for tp, offset in begins.items()
+            if tp in self._ledger.heads and self._ledger.heads[tp].range.until > offset
+        }
+        reason = error.problem.removeprefix(
+            not_written(batch.plan, name=self._ledger.key.query, sink=self.about)
         )
-
-    def _is_of_damaged(self, head: Head) -> bool:
-        """Return True if a batch whose file may be damaged has moved `head`."""
-        checkpoint = self._checkpoint
-        if checkpoint is None or not checkpoint.damaged or checkpoint.planned is None:
-            return False
-        return head.query_id == checkpoint.query_id and head.batch_id <= checkpoint.planned
-
-    def _is_ahead(self, ahead: Ranges) -> PositionFinding:
-        return PositionFindingKind.LEDGER_AHEAD.finding(
+        since = "" if batch.ago is None else f", planned {length(batch.ago)} ago"
+        cause, fix = error.cause or "", error.fix or ""
+        # The driver's own text warns of what a new checkpoint loses.
+        is_plain = batch.plan.counted is None and not batch.plan.stateful
+        if ahead and isinstance(error, (OverlapError, RegressionError)):
+            accepted = all(self._ledger.accepts(tp, offsets) for tp, offsets in ahead.items())
+            cause = "a gap was accepted that the batch reads" if accepted else self._who(ahead)
+            fix = f"stop the other driver, if it is running; {self._begin if is_plain else fix}"
+        elif self._ledger.replaced or (isinstance(error, GapError) and is_plain):
+            fix = self._begin
+        yield PositionFindingKind.BATCH_REFUSED.finding(
             self.about,
-            f"it is ahead of the checkpoint, by {size(ahead.values()):,} records: {listed(ahead)}; "
-            "batches that do not end where the ledger's did will be refused",
-            cause=self._who(ahead),
-            fix=f"stop the other driver, if it is running; {self._begin}",
-            ranges=single(ahead),
+            f"it will refuse batch {batch.plan.batch_id}{since}, with {type(error).__name__}: "
+            f"{reason}",
+            cause=cause,
+            fix=fix,
+            ranges=single({tp: lost for tp, lost in ranges.items() if tp != BATCHES}),
+            severity=self._severity,
+            harm=self._harm if isinstance(error, GapError) else Harm.NONE,
         )
 
     def _who(self, ranges: Ranges) -> str:

@@ -75,6 +75,7 @@ class PositionFindingKind(Enum):
     CHECKPOINT_MISSING = "no checkpoint", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     CHECKPOINT_DAMAGED = "checkpoint damaged", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     BATCH_IN_DOUBT = "batch in doubt", Severity.NOTE
+    BATCHES_SKIPPED = "batches skipped", Severity.PROBLEM, Harm.LOST
     NOT_KAFKA = "sources that are not Kafka", Severity.NOTE
     GROUP_EMPTY = "group empty", Severity.WARNING
     GROUP_LACKS = "group lacks partitions", Severity.WARNING
@@ -82,6 +83,7 @@ class PositionFindingKind(Enum):
     GROUP_AHEAD = "group ahead", Severity.WARNING
     GROUP_WITHHELD = "group withheld", Severity.WARNING
     GROUP_FOREIGN = "group with foreign commits", Severity.WARNING
+    NEVER_READ = "never read", Severity.PROBLEM, Harm.LOST
     GROUP_UNSTABLE = "transaction on the group", Severity.NOTE
     GROUP_DRAINED = "group drained", Severity.FINE
     GROUP_NOT_DRAINED = "group not drained", Severity.WARNING
@@ -90,8 +92,7 @@ class PositionFindingKind(Enum):
     LEDGER_LACKS = "ledger lacks partitions", Severity.PROBLEM, Harm.LOST
     LEDGER_BEHIND = "ledger behind", Severity.PROBLEM, Harm.LOST
     LEDGER_TAKEN_BACK = "ledger taken back", Severity.WARNING, Harm.NONE, _UNCOMPARED
-    LEDGER_AHEAD = "ledger ahead", Severity.WARNING
-    LEDGER_MISFIT = "ledger does not fit the plan", Severity.PROBLEM
+    BATCH_REFUSED = "batch refused", Severity.PROBLEM
     LEDGER_FOREIGN = "ledger of another query", Severity.WARNING, Harm.NONE, _UNCOMPARED
     TARGET_RECREATED = "target recreated", Severity.PROBLEM, Harm.NONE, _UNCOMPARED
     SINKS_DIFFER = "sinks differ", Severity.WARNING
@@ -198,11 +199,12 @@ def listed(ranges: Ranges) -> str:
 class AuditOutcome:
     """All findings of an audit; `verdict` sums them up in one line.
 
-    `uncounted_rows` is True if ledgers were compared, but the rows of their tables were not
-    counted.
+    `compared` names the places that were compared: log, checkpoint, group, ledger. `uncounted_rows`
+    is True if ledgers were compared, but the rows of their tables were not counted.
     """
 
     findings: tuple[PositionFinding, ...]
+    compared: tuple[str, ...] = ()
     uncounted_rows: bool = False
 
     @property
@@ -229,6 +231,7 @@ class AuditOutcome:
         return {
             "verdict": self.verdict,
             "complete": self.complete,
+            "compared": list(self.compared),
             "lost": self.count(Harm.LOST),
             "doubled": self.count(Harm.DOUBLED),
             "accepted": self.count(Harm.ACCEPTED),
@@ -237,25 +240,36 @@ class AuditOutcome:
             "findings": [finding.document() for finding in self.findings],
         }
 
+    def _nothing(self, unproved: int) -> str:
+        """Return the text for an audit that has found no loss and no duplicate."""
+        if not {"checkpoint", "ledger"} <= {*self.compared}:
+            places = ", ".join(self.compared) or "nothing"
+            return f"nothing found lost or doubled (compared: {places})"
+        uncertain = unproved or any(
+            finding.kind.uncompared
+            for finding in self.findings
+            if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
+        )
+        return "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
+
     @property
     def verdict(self) -> str:
         """The summary of the findings, in one line."""
         lost, doubled = self.count(Harm.LOST), self.count(Harm.DOUBLED)
-        parts = []
+        refused = [
+            finding.about
+            for finding in self.findings
+            if finding.kind is PositionFindingKind.BATCH_REFUSED
+            and finding.severity is Severity.PROBLEM
+        ]
+        parts = [f"the next batch will be refused ({few(refused)})"] if refused else []
         if lost:
             parts.append(f"{counted(lost, 'record')} lost or not applied")
         if doubled:
             parts.append(f"{counted(doubled, 'record')} doubled")
         unproved = self.count(Harm.UNPROVED)
-        if not parts:
-            uncertain = unproved or any(
-                finding.kind.uncompared
-                for finding in self.findings
-                if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
-            )
-            parts.append(
-                "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
-            )
+        if not (lost or doubled):
+            parts.append(self._nothing(unproved))
         if self.uncounted_rows:
             parts.append("rows not counted (audit --rows)")
         if unproved:
@@ -272,8 +286,13 @@ class AuditOutcome:
         return ", ".join(parts)
 
 
-def outcome(findings: Iterable[PositionFinding], *, uncounted_rows: bool = False) -> AuditOutcome:
+def outcome(
+    findings: Iterable[PositionFinding],
+    *,
+    compared: tuple[str, ...] = (),
+    uncounted_rows: bool = False,
+) -> AuditOutcome:
     """Return the outcome with `findings` sorted, most severe last: a terminal shows the end."""
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
-    return AuditOutcome(findings=tuple(ordered), uncounted_rows=uncounted_rows)
+    return AuditOutcome(findings=tuple(ordered), compared=compared, uncounted_rows=uncounted_rows)

@@ -11,26 +11,31 @@ from eo_listener.audit.advice import Advice
 from eo_listener.audit.group_checks import check_groups
 from eo_listener.audit.intervals import Intervals, size
 from eo_listener.audit.ledger_checks import check_ledgers
+from eo_listener.audit.next_batch import NextBatch, next_batch, starts
 from eo_listener.audit.position_finding import (
     Findings,
     Harm,
     PositionFinding,
     PositionFindingKind,
     Severity,
+    single,
 )
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
-from eo_listener.audit.source_checks import check_source
-from eo_listener.errors import EoListenerError, few
+from eo_listener.audit.source_checks import HANGING, check_source
+from eo_listener.batch_guard.judge import Judgement
+from eo_listener.errors import EoListenerError, few, length
+from eo_listener.model.ledger import BatchVerdict
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 def judge_positions(positions: Positions, advice: Advice) -> Findings:
     """Yield the findings about all positions; leave out places that were not read."""
+    batch = next_batch(positions, advice)
     yield from check_source(positions, advice)
-    yield from check_checkpoint(positions, advice)
+    yield from check_checkpoint(positions, advice, batch)
     yield from check_groups(positions, advice)
-    yield from check_ledgers(positions, advice)
+    yield from check_ledgers(positions, advice, batch)
 
 
 def not_read(about: str, error: EoListenerError, lost: str = "") -> PositionFinding:
@@ -151,7 +156,9 @@ def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str
     return "find out who else writes to the table, and restore it together with its ledger"
 
 
-def check_checkpoint(positions: Positions, advice: Advice) -> Findings:
+def check_checkpoint(
+    positions: Positions, advice: Advice, batch: NextBatch | None = None
+) -> Findings:
     """Yield findings about the checkpoint's existence, its files, and its uncommitted batch."""
     checkpoint = positions.checkpoint
     if checkpoint is None:
@@ -174,8 +181,10 @@ def check_checkpoint(positions: Positions, advice: Advice) -> Findings:
             about,
             "the query has sources other than Kafka; for those the audit compares batches only",
         )
+    if checkpoint.skipped and batch is not None:
+        yield _skipped(about, checkpoint, batch, positions)
     if checkpoint.planned is not None and checkpoint.planned != checkpoint.committed:
-        yield _doubt(about, checkpoint, positions)
+        yield _doubt(about, checkpoint, batch)
     elif not checkpoint.damaged:
         yield PositionFindingKind.AGREED.finding(
             about,
@@ -208,34 +217,61 @@ def _way_on(positions: Positions, advice: Advice) -> str:
     return "check the path; it is the query's checkpointLocation"
 
 
-def _doubt(about: str, checkpoint: CheckpointPositions, positions: Positions) -> PositionFinding:
-    planned = {
-        tp: until
-        for tp, until in checkpoint.ahead.items()
-        if until > checkpoint.done.get(tp, checkpoint.began.get(tp, 0))
+def _skipped(
+    about: str, checkpoint: CheckpointPositions, batch: NextBatch, positions: Positions
+) -> PositionFinding:
+    """Return the finding that Spark continues after batches that it has not committed."""
+    skipped = {
+        tp: OffsetRange(checkpoint.done.get(tp, checkpoint.began.get(tp, start)), start)
+        for tp, start in starts(batch.plan).items()
     }
-    text = f"batch {checkpoint.planned} is planned and not committed"
-    applied = [
-        ledger
+    skipped = {tp: offsets for tp, offsets in skipped.items() if offsets.start < offsets.until}
+    is_applied = bool(positions.ledgers and skipped) and all(
+        tp in ledger.heads and ledger.heads[tp].range.until >= offsets.until
         for ledger in positions.ledgers
-        if planned
-        and all(
-            tp in ledger.heads and ledger.heads[tp].range.until >= until
-            for tp, until in planned.items()
-        )
-    ]
-    if positions.ledgers and len(applied) == len(positions.ledgers):
+        for tp, offsets in skipped.items()
+    )
+    return PositionFindingKind.BATCHES_SKIPPED.finding(
+        about,
+        f"batch {few(map(str, checkpoint.skipped))} is planned and not committed, and Spark does "
+        f"not run it again: the query continues with batch {checkpoint.planned}"
+        + ("; every sink has applied it" if is_applied else ""),
+        cause="files in commits/ are missing: a copy of the checkpoint was made while the query "
+        "was running",
+        fix="restore the checkpoint from a copy that was made while the query was stopped",
+        ranges=single(skipped),
+        severity=Severity.WARNING if is_applied else None,
+        harm=Harm.NONE if is_applied else None,
+    )
+
+
+def _doubt(about: str, checkpoint: CheckpointPositions, batch: NextBatch | None) -> PositionFinding:
+    """Return the finding about the newest planned batch, which is not committed."""
+    since = checkpoint.planned_ago
+    planned = "" if since is None else f", {length(since)} ago,"
+    text = f"batch {checkpoint.planned} is planned{planned} and not committed"
+    verdicts = [] if batch is None else [each for of_store in batch.verdicts for each in of_store]
+    applied = sum(
+        isinstance(each, Judgement) and each.verdict is BatchVerdict.REPLAY for each in verdicts
+    )
+    refused = sum(isinstance(each, Exception) for each in verdicts)
+    if refused:
+        text += f"; {refused} of {len(verdicts)} sinks will refuse it"
+    elif verdicts and applied == len(verdicts):
         text += "; every sink has applied it, and skips it when Spark repeats it"
     elif applied:
-        text += (
-            f"; {len(applied)} of {len(positions.ledgers)} sinks have applied it, and it will be "
-        )
-        text += "repeated for the others"
-    elif positions.ledgers and planned:  # else its end is unknown, or it has no records
+        text += f"; {applied} of {len(verdicts)} sinks have applied it, and Spark repeats it for "
+        text += "the others"
+    elif verdicts:
         text += "; no sink has applied it, and Spark repeats it"
+    fix = "nothing, if the query runs or will be started again"
+    is_old = since is not None and since > HANGING
+    if is_old:
+        fix = "start the query; if it runs, or fails at each start, look in its driver's log"
     return PositionFindingKind.BATCH_IN_DOUBT.finding(
         about,
         text,
         cause="the query is processing it, or ended while processing it",
-        fix="nothing, if the query runs or will be started again",
+        fix=fix,
+        severity=Severity.WARNING if is_old else None,
     )

@@ -18,13 +18,14 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TableRollback
 from eo_listener.model.ledger_place import LedgerStore
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 Ends = Mapping[TopicPartition, int]
 """The next offset of each partition."""
 
 
-def _none() -> Mapping[TopicPartition, Any]:
+def _none() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
@@ -62,6 +63,13 @@ class CheckpointPositions:
     damaged: tuple[str, ...] = ()
     #: True if the query has sources other than Kafka.
     counted: bool = False
+    #: The batch that the query repeats or writes next, without facts about Kafka's logs. Its ranges
+    #: are empty if Spark has not planned it. None if the query is at work, or if it is unknown.
+    next_batch: PlannedBatch | None = None
+    #: Batches that are planned and not committed, before the newest: Spark does not run them again.
+    skipped: tuple[int, ...] = ()
+    #: The time since the newest planned batch was planned, in seconds.
+    planned_ago: float | None = None
 
     @property
     def newest(self) -> int:
@@ -153,7 +161,8 @@ class LedgerPositions:
 class StorePositions:
     """One store, with the query's ledgers in it, and the keys of its other ledgers.
 
-    `renamed` are keys of the checkpoint's own query, under names other than the requested name.
+    `renamed` has the heads that the checkpoint's own query has moved under names other than the
+    requested name.
     `address` is the store's address as a command takes it, without secrets.
     """
 
@@ -161,7 +170,7 @@ class StorePositions:
     address: str = "LEDGER"
     ledgers: tuple[LedgerPositions, ...]
     other_keys: tuple[LedgerKey, ...] = ()
-    renamed: tuple[LedgerKey, ...] = ()
+    renamed: Mapping[LedgerKey, Mapping[TopicPartition, Head]] = field(default_factory=_none)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +192,17 @@ class Positions:
     def ledgers(self) -> tuple[LedgerPositions, ...]:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The places that were read and hold a position."""
+        places = {
+            "log": self.source is not None and self.source.logs,
+            "checkpoint": self.checkpoint is not None and self.checkpoint.exists,
+            "group": any(group.after for group in self.groups),
+            "ledger": any(ledger.heads for ledger in self.ledgers),
+        }
+        return tuple(place for place, has_positions in places.items() if has_positions)
 
     @property
     def has_rows(self) -> bool:

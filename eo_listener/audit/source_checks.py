@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.intervals import size
+from eo_listener.audit.next_batch import starts
 from eo_listener.audit.position_finding import (
     Findings,
     Harm,
@@ -124,17 +125,51 @@ def check_source(positions: Positions, advice: Advice) -> Findings:
         *_transactions(source, advice),
     ]
     yield from findings
-    in_ledgers = {tp for ledger in positions.ledgers for tp in ledger.heads}
-    new = sorted(source.logs.keys() - offsets.keys() - in_ledgers)
-    if new and offsets:
-        yield PositionFindingKind.NEW_PARTITIONS.finding(
-            f"cluster {source.servers}",
-            f"no checkpoint, group or ledger holds an offset of {few(map(str, new))} yet",
-        )
+    if offsets:
+        yield from _new(positions, offsets, source)
     if not any(finding.matters for finding in findings):
         yield PositionFindingKind.AGREED.finding(
             f"cluster {source.servers}",
             f"{len(offsets)} partitions, every position lies within its log",
+        )
+
+
+def _new(positions: Positions, offsets: Ends, source: SourcePositions) -> Findings:
+    """Yield findings about partitions of which no place holds an offset.
+
+    A query that subscribes to a topic reads each new partition from offset 0.
+    """
+    checkpoint = positions.checkpoint
+    planned = {} if checkpoint is None else checkpoint.ahead
+    in_ledgers = {tp for ledger in positions.ledgers for tp in ledger.heads}
+    new = sorted(source.logs.keys() - offsets.keys() - planned.keys() - in_ledgers)
+    read = {} if checkpoint is None else {**checkpoint.began, **checkpoint.done}
+    # A partition with a lower number than one that the query has read was not added later.
+    last = {tp.topic: tp.partition for tp in sorted(read)}
+    deleted = {
+        tp: OffsetRange(0, source.logs[tp].start)
+        for tp in new
+        if tp.partition > last.get(tp.topic, tp.partition) and source.logs[tp].start > 0
+    }
+    unread = [tp for tp in new if tp not in deleted]
+    if unread:
+        yield PositionFindingKind.NEW_PARTITIONS.finding(
+            f"cluster {source.servers}",
+            f"no checkpoint, group or ledger holds an offset of {few(map(str, unread))} yet",
+        )
+    if deleted:
+        yield PositionFindingKind.NEW_PARTITIONS.finding(
+            f"cluster {source.servers}",
+            "no checkpoint, group or ledger holds an offset of these partitions yet, and Kafka has "
+            f"already deleted their first records: {listed(deleted)}",
+            cause="the partitions were added to the topic, and retention or a tool deleted records "
+            "before the query read them; or the query does not read them (option assign)",
+            fix="if the query reads the whole topic, restore these records, or accept the loss: "
+            'exactly_once(..., on_gap="accept") records it, and the source needs '
+            "failOnDataLoss=false",
+            ranges=single(deleted),
+            severity=Severity.WARNING,
+            harm=Harm.UNPROVED,
         )
 
 
@@ -310,9 +345,11 @@ def _next_read(positions: Positions) -> Ends:
     groups. The query does not read again the offsets of a batch in doubt that every ledger has.
     """
     checkpoint = positions.checkpoint
-    if checkpoint is not None and checkpoint.done:
+    batch = None if checkpoint is None else checkpoint.next_batch
+    if checkpoint is not None and (checkpoint.done or batch is not None):
         applied = applied_by_all(positions)
-        return {tp: max(at, applied.get(tp, at)) for tp, at in checkpoint.done.items()}
+        begins = checkpoint.done if batch is None else starts(batch)
+        return {tp: max(at, applied.get(tp, at)) for tp, at in begins.items()}
     groups = ({tp: at.offset for tp, at in group.after.items()} for group in positions.groups)
     return lowest(ledger.ends for ledger in positions.ledgers) or lowest(groups)
 

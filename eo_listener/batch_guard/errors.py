@@ -16,10 +16,19 @@ _AT_ONCE = "--execute"
 
 
 class SinkLedger(NamedTuple):
-    """The key of a sink in its ledger, and the ledger's place, or None if no command finds it."""
+    """The key of a sink in its ledger, and the ledger's place, or None if no command finds it.
+
+    If `at_once` is False, the commands in the texts are dry runs.
+    """
 
     key: str
     place: LedgerPlace | None
+    at_once: bool = True
+
+
+def not_written(plan: PlannedBatch, *, name: str, sink: str) -> str:
+    """Return the words with which the text of each error begins."""
+    return f"batch {plan.batch_id} of query {name!r} was not written to {sink}: "
 
 
 class BatchErrors:
@@ -70,9 +79,11 @@ class BatchErrors:
         rename = move = accept = ""
         if ledger is not None and place is not None:
             key = LedgerKey(ledger.key, name)
-            rename = f": {place.rename(self._old, key, _AT_ONCE)}"
-            move = f": {place.rename(self._old, key._replace(query=self._old.query), _AT_ONCE)}"
-            accept = f"each: {place.accept(key, tp, first, _AT_ONCE)}; or "
+            execute = (_AT_ONCE,) if ledger.at_once else ()
+            moved = key._replace(query=self._old.query)
+            rename = f": {place.rename(self._old, key, *execute)}"
+            move = f": {place.rename(self._old, moved, *execute)}"
+            accept = f"each: {place.accept(key, tp, first, *execute)}; or "
         fix = text.fix.format(
             name=literal(name),
             consent=literal(self._consent),
@@ -86,8 +97,7 @@ class BatchErrors:
             for tp, (offset_range, note) in sorted(reported.items())
         ]
         raise error(
-            f"batch {plan.batch_id} of query {name!r} was not written to {sink}: {text.problem}: "
-            f"{few(named)}",
+            f"{not_written(plan, name=name, sink=sink)}{text.problem}: {few(named)}",
             ranges={tp: offset_range for tp, (offset_range, _) in reported.items()},
             cause=text.cause,
             fix=fix + loses,

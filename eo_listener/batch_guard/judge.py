@@ -91,9 +91,7 @@ def judge_batch(
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
     `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
-    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows: the checkpoint with
-    which counted sources continue, and the batch after which they do. Those sources ignore
-    `per_partition`.
+    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from eo_listener.audit.advice import Advice, commits_at_once
+from eo_listener.audit.advice import Advice
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.group_checks import check_drained, has_moved
 from eo_listener.audit.position_finding import (
@@ -243,7 +243,11 @@ def _report(
                         reader, positions, columns, advice, read_committed=read_committed
                     )
                 break
-    result = outcome(findings, uncounted_rows=columns is None and positions.has_rows)
+    result = outcome(
+        findings,
+        compared=positions.compared,
+        uncounted_rows=columns is None and positions.has_rows,
+    )
     if as_json:
         print_json(document(positions, result))
     else:
@@ -453,8 +457,6 @@ def _lines(finding: PositionFinding) -> Iterator[Text]:
         for name, text in (("cause", finding.cause), ("fix", finding.fix)):
             if text:
                 yield named(f"  {name}: {text}")
-        if commits_at_once(finding.fix):
-            yield Text("  this commits immediately: `eo-listener follow --once` has no dry run")
 
 
 def shown_rows(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -41,7 +41,7 @@ from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.range_reader import oldest_records
 from eo_listener.kafka.record_reader import RecordReader
 from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.ledger import LedgerKey, StoredLedger
+from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
@@ -51,6 +51,7 @@ from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFindingKind
 from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
+from eo_listener.spark.checkpoint.planned_batches import following_batch, planned_batch
 from eo_listener.spark.session.local_spark import LocalSpark
 
 _Ledgers = Mapping[LedgerKey, StoredLedger]
@@ -74,7 +75,7 @@ class LedgerChoice:
             store=reader.label,
             ledgers=tuple(positions(reader, every[key]) for key in sorted(chosen)),
             other_keys=tuple(sorted(every.keys() - chosen)),
-            renamed=tuple(sorted(moved - chosen)),
+            renamed={key: moved[key] for key in sorted(moved.keys() - chosen)},
         )
 
     def chosen(self, every: _Ledgers) -> set[LedgerKey]:
@@ -84,23 +85,35 @@ class LedgerChoice:
             return {key for key in keys if key.query == self.query}
         if self.checkpoint is None or not self.checkpoint.exists:
             return keys
-        moved = self._newest(every, keys & self._moved(every))
+        moved = self._newest(every, keys & self._moved(every).keys())
         if moved:
-            return moved
-        read = self.checkpoint.ahead.keys() | self.checkpoint.done.keys()
+            queries, sinks = {key.query for key in moved}, {key.sink for key in moved}
+            known = self.checkpoint.done.keys() | self.checkpoint.began.keys()
+            # A sink that no batch of this checkpoint has reached yet, or that was put back.
+            return moved | {
+                key
+                for key in keys
+                if key.query in queries
+                and key.sink not in sinks
+                and every[key].heads.keys() & known
+            }
+        first = self.checkpoint.has_done_nothing
+        read = (self.checkpoint.began if first else self.checkpoint.done).keys()
         reading = {key for key in keys if every[key].heads.keys() & read}
+        if first and len({key.query for key in reading}) > 1:
+            return set()  # the query may be new, and have no ledger yet
         # Nothing shows whose ledger it is if the table was rolled back to before its first batch.
         emptied = {key for key in keys if every[key].rollback and not every[key].heads}
         return reading or (emptied if len(emptied) == 1 else set())
 
-    def _moved(self, every: _Ledgers) -> set[LedgerKey]:
-        """Return the keys of ledgers with a head that the checkpoint's query has moved last."""
+    def _moved(self, every: _Ledgers) -> dict[LedgerKey, dict[TopicPartition, Head]]:
+        """Return, by ledger, the heads that were last moved by the checkpoint's query."""
         own = None if self.checkpoint is None else self.checkpoint.query_id
-        return {
-            key
+        moved = {
+            key: {tp: head for tp, head in ledger.heads.items() if head.query_id == own}
             for key, ledger in every.items()
-            if any(head.query_id == own for head in ledger.heads.values())
         }
+        return {key: heads for key, heads in moved.items() if heads}
 
     def _newest(self, every: _Ledgers, moved: set[LedgerKey]) -> set[LedgerKey]:
         """Return, for each sink, the key whose ledger has the newest batch.
@@ -310,37 +323,80 @@ class CheckpointReading:
             planned=newest,
             done={} if offsets is None else _ends(offsets),
             ahead={} if offsets is None else _ends(offsets),
-            began=dict(self._began(0 if offsets is None else len(offsets.sources))),
+            began=dict(self._began()),
             damaged=tuple(damaged),
             counted=offsets is not None and bool(offsets.non_kafka()),
         )
 
     def with_planned(self, committed: CheckpointPositions) -> CheckpointPositions:
-        """Add the newest planned batch, if it comes after the newest committed batch."""
+        """Add the newest planned batch, if it comes after the newest committed batch.
+
+        Add the batch that is due next too, unless the query has committed a batch meanwhile: then
+        the ledgers that were read in between fit no batch of the checkpoint for certain.
+        """
         if not committed.exists:
             return committed
-        newest = max(self._checkpoint.batches().planned, default=None)
-        if newest is None or (committed.committed is not None and newest <= committed.committed):
-            return committed
+        batches = self._checkpoint.batches()
+        newest = max(batches.planned, default=-1)
+        rests = max(batches.committed, default=-1) == committed.newest and not committed.damaged
+        if newest <= committed.newest:
+            return self._with_next(committed, committed.newest + 1) if rests else committed
         try:
             offsets = self._checkpoint.offsets(newest)
         except CheckpointError as error:
             if error.finding.kind is FileFindingKind.MISSING:  # it was deleted just now
                 return committed
-            return replace(
-                committed, planned=newest, damaged=(*committed.damaged, str(error.finding))
-            )
-        return replace(
+            return _damaged(replace(committed, planned=newest), error)
+        written = offsets.planned_at
+        planned = replace(
             committed,
             planned=newest,
             ahead=_ends(offsets),
-            began=committed.began or dict(self._began(len(offsets.sources))),
+            began=committed.began or dict(self._began()),
             counted=committed.counted or bool(offsets.non_kafka()),
+            planned_ago=None if written is None else max(0.0, time.time() - written / 1000),
         )
+        if not rests or offsets.continuous:
+            return planned
+        skipped = tuple(batch for batch in batches.planned if committed.newest < batch < newest)
+        if (
+            newest > committed.newest + 1
+            and not skipped
+            and not _are_consecutive(batches.committed)
+        ):
+            return planned  # asynchronous progress tracking, which leaves out files
+        return self._with_next(replace(planned, skipped=skipped), newest)
 
-    def _began(self, sources: int) -> Iterator[tuple[TopicPartition, int]]:
-        for source in range(sources):
-            yield from (self._checkpoint.initial(source) or {}).items()
+    def _with_next(self, positions: CheckpointPositions, batch: int) -> CheckpointPositions:
+        """Add the plan of `batch`, the next to be written. If a file is unusable, add its name."""
+        try:
+            if batch == positions.planned:
+                plan = planned_batch(self._checkpoint, batch, "")
+            elif batch:
+                last = self._checkpoint.offsets(batch - 1)
+                if last.continuous:
+                    return positions
+                plan = following_batch(self._checkpoint, last, "")
+            else:  # nothing is planned yet
+                return positions
+        except CheckpointError as error:
+            if max(self._checkpoint.batches().committed, default=-1) != positions.newest:
+                return positions  # the query has gone on, and Spark has deleted the file
+            return _damaged(positions, error)
+        return replace(positions, next_batch=plan.began_at(positions.began))
+
+    def _began(self) -> Iterator[tuple[TopicPartition, int]]:
+        for source in self._checkpoint.folders("sources"):
+            with suppress(CheckpointError):  # of a source that the query no longer has, perhaps
+                yield from (self._checkpoint.initial(source) or {}).items()
+
+
+def _are_consecutive(batches: Sequence[int]) -> bool:
+    return bool(batches) and len(batches) == batches[-1] - batches[0] + 1
+
+
+def _damaged(positions: CheckpointPositions, error: CheckpointError) -> CheckpointPositions:
+    return replace(positions, damaged=(*positions.damaged, str(error.finding)))
 
 
 def _ends(offsets: BatchOffsets) -> dict[TopicPartition, int]:

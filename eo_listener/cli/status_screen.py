@@ -9,6 +9,7 @@ from rich.text import Text
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import cell, named, new_table, table_of
+from eo_listener.errors import length
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.model.typed_command import ClusterCommands
@@ -23,7 +24,6 @@ _COLOURS = {
 _NUMBERS = frozenset(
     {"partition", "committed", "stable", "log end", "lag", "age", "batch", "partitions", "lag 0 in"}
 )
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def screen(
@@ -46,16 +46,6 @@ def screen(
 def transactions_command(cluster: ClusterCommands, held_up: Sequence[str]) -> str:
     """Return the command that lists the transactions that block these groups."""
     return cluster.show_transactions(*(["--group", held_up[0]] if len(held_up) == 1 else []))
-
-
-def length(seconds: float | None) -> str:
-    """Format a duration in a suitable unit, or return `-` if it is None."""
-    if seconds is None:
-        return "-"
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _partitions(group: GroupStatus) -> RenderableType:

@@ -28,8 +28,7 @@ from eo_listener.cli.options import (
     require_names,
     utc,
 )
-from eo_listener.cli.status_screen import length
-from eo_listener.errors import ExitCode, InUseError, SettingsError, UnavailableError, few
+from eo_listener.errors import ExitCode, InUseError, SettingsError, UnavailableError, few, length
 from eo_listener.kafka.open_transactions import (
     OFFSETS_TOPIC,
     OpenTransaction,

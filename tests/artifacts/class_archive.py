@@ -1,8 +1,4 @@
-"""Archives of the classes that a Java program loads: with one its JVM starts in half the time.
-
-Java calls it class data sharing. A JVM that cannot use its archive says nothing, and starts as
-always.
-"""
+"""Archives of the classes of a program (class data sharing): its JVM starts in half the time."""
 
 from __future__ import annotations
 

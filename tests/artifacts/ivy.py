@@ -59,7 +59,6 @@ class Artifact:
 
     @property
     def filename(self) -> str:
-        """The name of its file in a folder that `fetch` filled."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.revision}{classifier}.{self.extension}"
 
@@ -67,10 +66,7 @@ class Artifact:
 def run(
     wanted: Sequence[Artifact], into: Path, cache: Path, log: Path, say: Callable[[str], None]
 ) -> None:
-    """Fetch `wanted` into the folder `into`, except for what is in `cache`.
-
-    Raises JavaError, and DownloadError which names the `log`.
-    """
+    """Fetch `wanted` into a folder, unless it is in `cache`. Raises JavaError and DownloadError."""
     cache.mkdir(exist_ok=True)
     (cache / "ivy.xml").write_text(_descriptor(wanted))
     settings = os.environ.get(SETTINGS_VARIABLE)

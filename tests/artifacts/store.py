@@ -1,7 +1,4 @@
-"""Folders of fetched files: filled once, by one rename, and hashed before every use.
-
-The file `SHA256SUMS` in such a folder (the format of sha256sum) names every other file in it.
-"""
+"""Folders of fetched files: filled once, by one rename, and hashed before use (SHA256SUMS)."""
 
 from __future__ import annotations
 
@@ -36,8 +33,7 @@ def fetch(
 ) -> tuple[Path, ...]:
     """Return the files of `wanted`, downloading them into `folder` only when they are not there.
 
-    The files are exactly those of `checksums`, their SHA-256 by name; without it Ivy's own check
-    and the manifest written at download hold. Raises DownloadError and JavaError.
+    They are those of `checksums`, if given: SHA-256 by name. Raises DownloadError and JavaError.
     """
     if _wrong(wanted, folder, checksums):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
-import sys
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +34,6 @@ class Repository:
     root: Path
 
     def add(self, name: str, *needs: str, ending: str = ".jar", packaging: str = "jar") -> Path:
-        """Publish a module; return its file."""
         folder = self.root / "org" / "example" / name / "1.0"
         folder.mkdir(parents=True)
         needed = "".join(NEED.format(name=need) for need in needs)
@@ -130,17 +127,6 @@ def test_what_is_not_known_by_its_hash_is_refused(
     assert not (tmp_path / "kept").exists()
 
 
-def test_what_the_repository_itself_calls_damaged_is_refused(
-    repository: Repository, tmp_path: Path
-) -> None:
-    """A jar that does not fit the SHA-1 beside it is not taken."""
-    jar = repository.add("one")
-    jar.with_name(f"{jar.name}.sha1").write_text("0" * 40)
-    with pytest.raises(DownloadError, match=r"org\.example:one:1\.0"):
-        fetch([ONE], tmp_path / "kept")
-    assert not (tmp_path / "kept").exists()
-
-
 def test_a_version_that_does_not_exist_is_named(repository: Repository, tmp_path: Path) -> None:
     """The error names the artifact, and the file with the whole log."""
     with pytest.raises(DownloadError) as caught:
@@ -150,25 +136,3 @@ def test_a_version_that_does_not_exist_is_named(repository: Repository, tmp_path
     log = tmp_path / "kept.log"
     assert str(log) in str(caught.value.fix)
     assert "UNRESOLVED" in log.read_text()
-
-
-def test_two_processes_that_fetch_at_once_both_get_whole_files(
-    repository: Repository, tmp_path: Path
-) -> None:
-    """The second waits for the first, and finds the folder complete."""
-    repository.add("one")
-    program = (
-        "import sys; from pathlib import Path; from tests.artifacts import *\n"
-        "one = Artifact.of('org.example:one:1.0')\n"
-        "print(fetch([one], Path(sys.argv[1]), on_progress=print))"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "kept")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    both = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=60)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert all("one-1.0.jar" in text for text in said)
-    assert sum("found " in text for text in said) == 1

@@ -80,8 +80,6 @@ WRITING: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One fault in one mode."""
-
     mode: str
     api: str
     fault: str
@@ -101,7 +99,6 @@ class Case:
 
 
 def cases(mode: str, apis: Iterable[str], times: Iterable[int]) -> tuple[Case, ...]:
-    """Each of these apis with every fault, for each of `times`."""
     return tuple(
         Case(mode=mode, api=api, fault=fault, nth=nth)
         for api in apis
@@ -126,6 +123,11 @@ class Outcome:
     went_back: int = 0
     problems: list[str] = field(default_factory=list)
     trail: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        line = f"{self.case}: {self.struck} faults, {self.commits} commits, {self.went_back} back, "
+        line += f"slowest offer {self.slowest_offer * 1000:.1f} ms, recovery {self.resumed:.1f} s"
+        return "\n    ".join([line, *self.problems, *(self.trail if self.problems else ())])
 
     def require(self, holds: bool, problem: str) -> None:
         if not holds:

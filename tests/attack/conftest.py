@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tests.attack.exactly_once import settings
 from tests.attack.offsets_topic import OffsetsTopic
 from tests.attack.proxy import Proxy
 from tests.broker import Broker
@@ -38,7 +41,6 @@ class Attacked:
         return self.broker.bootstrap_servers
 
     def await_held(self, group: str, records: int, seconds: float = 30.0) -> None:
-        """Wait until the group stands behind so many records."""
         until(lambda: sum(self.offsets.held(group).values()) == records, seconds)
 
 
@@ -71,3 +73,9 @@ def attacked(attacked_broker: Attacked) -> Iterator[Attacked]:
     attacked_broker.proxy.forget_counts()
     yield attacked_broker
     attacked_broker.proxy.disarm()
+
+
+@pytest.fixture
+def begin(request: pytest.FixtureRequest, tmp_path: Path) -> settings.Begin:
+    """Begin a query in the folder of the test."""
+    return partial(settings.begin, request=request, folder=tmp_path)

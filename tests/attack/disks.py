@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import finished
+
 _FILLER = "filler"
 
 
@@ -23,27 +25,23 @@ class Disk:
         """Make it, empty; `at_the_end` is told to take it away. Skips where that is not allowed."""
         self.path.mkdir()
         words = ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(self.path)]
-        made = subprocess.run(words, check=False, capture_output=True, text=True)
+        made = finished(words)
         if made.returncode != 0:
             pytest.skip(f"needs the right to mount ({made.stderr.strip()})")
         at_the_end(lambda: subprocess.run(["umount", "--lazy", str(self.path)], check=True))
 
     def fill(self, *, left: int = 0) -> None:
-        """Take all room but `left` bytes."""
         there = os.statvfs(self.path)
         with (self.path / _FILLER).open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, there.f_bavail * there.f_bsize - left)
 
     def empty(self) -> None:
-        """Give that room back."""
         (self.path / _FILLER).unlink()
 
     def protect(self) -> None:
-        """Have it refuse to be written."""
         self._remount("ro")
 
     def release(self) -> None:
-        """Let it be written again."""
         self._remount("rw")
 
     def _remount(self, how: str) -> None:

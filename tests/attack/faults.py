@@ -98,11 +98,7 @@ def _strike(name: str, do: str) -> None:
 
 
 def _stop_here() -> None:
-    """Stop this process group with this thread at this very line.
-
-    A signal to the process is taken by whichever thread wakes up, and until then this one would go
-    on, past its fault point: so this process is stopped by a signal to this thread.
-    """
+    """Stop this process group by a signal to this thread: others would stop it past this line."""
     group = os.getpgid(0)
     for below in psutil.Process().children(recursive=True):
         with suppress(ProcessLookupError):  # it has ended

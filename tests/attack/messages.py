@@ -107,7 +107,6 @@ class Message:
         return version in self._flexible
 
     def decode(self, version: int, data: bytes | Source) -> Fields:
-        """Read the fields of a message."""
         source = data if isinstance(data, Source) else Source(data)
         return self._read(self._fields, version, source)
 
@@ -214,8 +213,6 @@ def _default(field: Mapping[str, Any]) -> Any:
 
 
 class Messages:
-    """All messages of one release of Kafka."""
-
     def __init__(self, version: str = DEFAULT) -> None:
         self._named: dict[str, Message] = {}
         self._requests: dict[int, str] = {}
@@ -237,11 +234,9 @@ class Messages:
         return {name: key for key, name in self._requests.items()}[name]
 
     def request(self, api: int) -> Message:
-        """The request of an api."""
         return self._named[self._requests[api] + "Request"]
 
     def reply(self, api: int) -> Message:
-        """The reply of an api."""
         return self._named[self._requests[api] + "Response"]
 
     def reply_head(self, api: int, version: int, correlation: int) -> bytes:

@@ -23,11 +23,9 @@ class Wire:
     middle: str
 
     def cut(self) -> None:
-        """Let all packets vanish from now on."""
         _ip("-n", self.middle, "link", "set", _BRIDGE, "down")
 
     def mend(self) -> None:
-        """Let them through again."""
         _ip("-n", self.middle, "link", "set", _BRIDGE, "up")
 
 

@@ -1,10 +1,4 @@
-"""Every commit of a group, out of the log segments of `__consumer_offsets` themselves.
-
-What a group holds now says nothing of how it came there. The log does: each commit stands in it,
-those of aborted and open transactions too, also while the broker is stopped or gone. It is
-complete as long as Kafka has not compacted a segment, which it does not do to the newest one
-(100 MB by default).
-"""
+"""Every commit of a group, aborted and open ones too, out of the segments of its log."""
 
 from __future__ import annotations
 
@@ -23,8 +17,6 @@ _OFFSET_KEYS = (0, 1)  # versions of a key; 2 is the group's own record, above i
 
 
 class Fate(Enum):
-    """What became of a commit."""
-
     PLAIN = "outside of any transaction"
     COMMITTED = "its transaction was committed"
     ABORTED = "its transaction was aborted"
@@ -71,11 +63,9 @@ class OffsetsTopic:
         return tuple(one for one in found if group is None or one.group == group)
 
     def effects(self, group: str) -> tuple[GroupCommit, ...]:
-        """What the group came to hold, one after the other."""
         return effects(self.commits(group))
 
     def held(self, group: str) -> dict[TopicPartition, int]:
-        """What the group holds by its log."""
         held: dict[TopicPartition, int] = {}
         for commit in self.effects(group):
             if commit.offset is None:
@@ -133,11 +123,7 @@ def _ended(commit: GroupCommit, marker: Record) -> GroupCommit:
 
 
 def effects(commits: Iterable[GroupCommit]) -> tuple[GroupCommit, ...]:
-    """Those commits that a group came to hold, in the order in which it did.
-
-    As the coordinator does: of two commits the one that was written later into the log counts,
-    even when the transaction of the earlier one ends after it.
-    """
+    """Those that a group came to hold, in order: the later in the log, whichever ends later."""
     landed = sorted(
         (one for one in commits if one.effective is not None),
         key=lambda one: (one.log, one.effective or 0, one.at),
@@ -172,12 +158,7 @@ Bound = Callable[[GroupCommit], "int | None"]
 
 
 def audit(commits: Iterable[GroupCommit], bound: Bound = lambda _: None) -> tuple[Violation, ...]:
-    """Check I5: never back but by a declared rewind, and never beyond `bound` of a commit.
-
-    Give it all commits of a group or of several. A declared rewind names the offset that the
-    group held just before; one that names another is a violation. What was lost (a tombstone)
-    does not bind what comes after it.
-    """
+    """Check I5: never beyond `bound`, never back but by a rewind that names what was held."""
     held: dict[tuple[str, TopicPartition], int] = {}
     found = []
     for one in effects(commits):

@@ -69,7 +69,6 @@ class Proxy:
         return Listener(name=self._name, advertised=self.address)
 
     def forward(self, broker: Broker) -> None:
-        """Send all that comes to this broker from now on."""
         host, _, port = broker.addresses(self._name).partition(":")
         self.messages = Messages(broker.release.version)
         self._target = (host, int(port))
@@ -97,13 +96,11 @@ class Proxy:
             armed.release()
 
     def forget_counts(self) -> None:
-        """Count from zero again."""
         with self._lock:
             self._seen.clear()
             self._faulted.clear()
 
     def cut(self) -> None:
-        """Close all connections now."""
         asyncio.run_coroutine_threadsafe(self._close_pipes(), self._loop).result(10)
 
     def counts(self) -> Mapping[str, Count]:

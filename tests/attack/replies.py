@@ -40,8 +40,6 @@ READS: Final = frozenset({"Metadata", "ListOffsets", "OffsetFetch"})
 
 
 class Refusals:
-    """Builds the replies of one release of Kafka."""
-
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
 

@@ -1,7 +1,6 @@
-"""Put a checkpoint on a local disk into the exact state that a crash leaves, or a disk fault.
+"""Put a checkpoint on a local disk into the state that a crash leaves, or a disk fault.
 
-Every function takes the folder of the checkpoint of a query that does not run. Hadoop's `.crc`
-files go with their files, as they would: Spark refuses a file that does not match its own.
+Hadoop's `.crc` files go with their files: Spark refuses a file that does not match its own.
 """
 
 from __future__ import annotations

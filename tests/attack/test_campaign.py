@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from rich.console import Console
-from rich.table import Table
 
 from eo_listener.kafka.group_stores import MODES
 from tests.attack.campaign import READING, WRITING, Attack, Case, Outcome, cases
@@ -67,31 +65,6 @@ def chosen(plan: Sequence[Case]) -> list[Case]:
     return [case for case in plan if only in str(case)]
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
-    shown = Table("mode", "api", title="attacks on the committer")
-    for name in ("runs", "faults", "commits", "back", "slowest offer", "recovery", "close"):
-        shown.add_column(name, justify="right")
-    keys = sorted({(one.case.mode, one.case.api) for one in outcomes})
-    for key in keys:
-        of = [one for one in outcomes if (one.case.mode, one.case.api) == key]
-        shown.add_row(*key, *_sums(of))
-    shown.add_section()
-    shown.add_row("all", "", *_sums(outcomes))
-    return shown
-
-
-def _sums(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    return (
-        str(len(outcomes)),
-        str(sum(one.struck for one in outcomes)),
-        str(sum(one.commits for one in outcomes)),
-        str(sum(one.went_back for one in outcomes)),
-        f"{max(one.slowest_offer for one in outcomes) * 1000:.1f} ms",
-        f"{max(one.resumed for one in outcomes):.1f} s",
-        f"{max(one.closing for one in outcomes):.1f} s",
-    )
-
-
 def carry_out(
     bench: AttackedBroker, plan: Sequence[Case], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,15 +73,9 @@ def carry_out(
     with none_left(but="eo-listener-transaction"), ThreadPoolExecutor(LANES) as pool:
         outcomes = list(pool.map(bench.attack, plan))
     with capsys.disabled():
-        console = Console(width=110)
-        console.print()
-        console.print(table(outcomes))
-        console.print(f"{time.monotonic() - started:.0f} s")
+        print(f"\n{len(outcomes)} attacks on the committer, {time.monotonic() - started:.0f} s")  # noqa: T201
         for one in outcomes:
-            for problem in one.problems:
-                console.print(f"{one.case}: {problem}", markup=False)
-            for line in one.trail if one.problems else ():
-                console.print(f"    {line}", markup=False, highlight=False)
+            print(one)  # noqa: T201  # the numbers of each, and what went wrong
     assert not [str(one.case) for one in outcomes if one.problems]
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import TopicPartition
+from tests import topics
 from tests.attack.conftest import Attacked
 from tests.attack.offsets_topic import Fate, GroupCommit, OffsetsTopic, audit, effects
 from tests.broker import Broker
@@ -90,9 +91,7 @@ def in_transaction(
     servers: str, name: str, group: str, offsets: Mapping[TopicPartition, int], ending: str
 ) -> Producer:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **QUIET})
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "log_level": "0"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = topics.in_transaction(servers, name)
     producer.send_offsets_to_transaction(
         [Wire(tp.topic, tp.partition, offset, "m") for tp, offset in offsets.items()],
         consumer.consumer_group_metadata(),

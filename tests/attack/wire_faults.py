@@ -50,15 +50,11 @@ class Request:
 
 
 class Way(Enum):
-    """One of the two ways."""
-
     REQUEST = "request"
     REPLY = "reply"
 
 
 class Moment(Enum):
-    """When a connection is cut."""
-
     BEFORE = "before the broker gets it"
     AFTER = "after the broker has answered, before the client gets it"
     WITHIN = "in the middle of the reply"
@@ -73,11 +69,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The request, or its reply, is late by some seconds, or until `Armed.release`.
-
-    All behind it on this connection waits as well, as in a real network. A request is delivered
-    even when the client has given up and gone.
-    """
+    """The request or its reply, and all behind it, is late by some seconds or until a release."""
 
     way: Way
     seconds: float | None = None
@@ -90,8 +82,6 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection is closed."""
-
     moment: Moment
 
 
@@ -135,7 +125,6 @@ class Armed:
 
     @property
     def fired(self) -> int:
-        """How many requests it has met."""
         return len(self.struck)
 
     def wait(self, timeout: float) -> bool:

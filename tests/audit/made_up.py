@@ -25,6 +25,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
@@ -62,7 +63,30 @@ def checkpoint(*done: int, ahead: Iterable[int] | None = None, **more: Any) -> C
         "ahead": by_number(done if ahead is None else ahead),
         **more,
     }
+    given.setdefault("next_batch", None if given.get("damaged") else _next_batch(given))
     return CheckpointPositions(**given)
+
+
+def _next_batch(fields: Given) -> PlannedBatch | None:
+    """The planned batch, or an empty batch at the end of the committed batch."""
+    if fields["committed"] is None and fields["planned"] is None:
+        return None
+    ranges = {
+        tp: OffsetRange(fields["done"].get(tp, fields.get("began", {}).get(tp, 0)), until)
+        for tp, until in fields["ahead"].items()
+    }
+    planned = fields["planned"] != fields["committed"]
+    return PlannedBatch(
+        query_id=fields["query_id"],
+        run_id="",
+        query=None,
+        batch_id=fields["planned"] + (not planned),
+        sources={0: ranges},
+        topic_ids={},
+        log_starts={},
+        log_ends={},
+        continued=frozenset(fields["done"]),
+    ).began_at(fields.get("began", {}))
 
 
 def done(*offsets: int, **more: Any) -> Given:
@@ -104,7 +128,8 @@ def stored(*ledgers: LedgerPositions, **more: Any) -> Given:
 
 
 def judged(given: Given) -> AuditOutcome:
-    return outcome(judge_positions(Positions(**given), ADVICE))
+    positions = Positions(**given)
+    return outcome(judge_positions(positions, ADVICE), compared=positions.compared)
 
 
 def kinds(found: AuditOutcome) -> set[PositionFindingKind]:

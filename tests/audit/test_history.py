@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -66,6 +67,21 @@ def test_what_a_history_shows(
     for ranges, expected in ((found.gaps, gaps), (found.missing, missing)):
         assert ranges == ({TP: [OffsetRange(*one) for one in expected]} if expected else {})
     assert found.repeated == ({TP: [OffsetRange(*one) for one in repeated]} if repeated else {})
+
+
+@pytest.mark.parametrize(
+    ("last", "head", "missing"),
+    [
+        (batch(9, 30, 1), 60, [OffsetRange(30, 60)]),  # the head was edited
+        (batch(9, 30, 1), 20, []),  # a batch was applied after the heads were read
+        (FIRST, 60, []),  # later batches of a partition that rests were pruned
+        (batch(30, 30, 1, verdict="gap accepted", gap=(20, 30)), 60, []),  # repairs of a topic
+    ],
+)
+def test_the_end_of_a_history(last: AppliedBatch, head: int, missing: list[OffsetRange]) -> None:
+    """It is at the head, unless entries are pruned or were written after the head was read."""
+    facts = read_history([last], {TP: replace(last.head, range=OffsetRange(0, head))})
+    assert (facts.missing.get(TP, []), facts.repeated) == (missing, {})
 
 
 def test_an_older_topic_of_the_name_does_not_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ class Query:
 
     def __init__(self, *, by_sink: bool) -> None:
         self.by_sink = by_sink
-        self.end = self.planned = self.applied = self.done = self.held = 0
+        self.end = self.planned = self.applied = self.done = self.held = self.start = 0
         self.batch = -1
         self._step = 0
 
@@ -41,7 +42,7 @@ class Query:
         if step == 0:
             self.end += 7
         elif step == 1:
-            self.planned, self.batch = self.end, self.batch + 1
+            self.start, self.planned, self.batch = self.planned, self.end, self.batch + 1
         elif step == 2:
             self.applied = self.planned
             if self.by_sink:
@@ -61,12 +62,18 @@ class Query:
         return checkpoint(self.done, committed=batch, planned=batch)
 
     def with_planned(self, found: CheckpointPositions) -> CheckpointPositions:
+        """As `CheckpointReading`: the next batch is known if nothing was committed meanwhile."""
         if self.batch < 0 or self.batch == found.committed:
             return found
-        return replace(found, planned=self.batch, ahead={TP: self.planned})
+        now: dict[str, Any] = {"planned": self.batch, "ahead": [self.planned]}
+        if self.committed().committed != found.committed:
+            return replace(found, next_batch=None, planned=self.batch, ahead={TP: self.planned})
+        done = [] if found.committed is None else [self.start]
+        return checkpoint(*done, committed=found.committed, **now)
 
     def ledger(self) -> LedgerPositions:
-        return ledger(replace(head(self.applied), batch_id=self.batch))
+        start = self.start if self.applied == self.planned else self.applied - 7
+        return ledger(replace(head(self.applied, start=start), batch_id=self.batch))
 
 
 def findings(query: Query, pauses: tuple[int, ...], *, settle: bool) -> list[PositionFinding]:

@@ -29,6 +29,7 @@ from tests.broker.settings import (
     is_free,
     node_settings,
 )
+from tests.processes import finished
 
 _TRIES: Final = 3  # a free port can be taken between its choice and its use
 _START: Final = 60.0  # seconds; twelve times what a start takes on two cores
@@ -37,10 +38,9 @@ _TOOL: Final = 60.0  # seconds; each of Kafka's programs takes one or two
 
 @final
 class Broker:
-    """One or more nodes of Kafka in KRaft mode; a context manager that leaves nothing behind.
+    """Nodes of Kafka in KRaft mode, for one thread; a context manager that leaves nothing behind.
 
-    `port` is that of the first node's plain listener, `folder` where the data lie: without them a
-    free one and a temporary one are taken. Not for use by several threads at once.
+    `port` is that of the first node's plain listener, `folder` where the data lie.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class Broker:
 
     @property
     def pids(self) -> dict[int, int]:
-        """The process id of each node that runs."""
         return {number: pid for number, node in self._nodes.items() if (pid := node.pid)}
 
     def addresses(self, listener: str) -> str:
@@ -98,11 +97,9 @@ class Broker:
         return ",".join(f"{host}:{own[listener]}" for own in self._ports.values())
 
     def log(self, node: int = 1) -> Path:
-        """Return the log file of a node."""
         return self._nodes[node].log
 
     def records(self, node: int = 1) -> Path:
-        """Return the folder of a node's partitions."""
         return self.data / f"node-{node}" / "records"
 
     def start(self) -> None:
@@ -145,7 +142,6 @@ class Broker:
             chosen.pause()
 
     def resume(self, node: int | None = None) -> None:
-        """Let one node, or all, go on after a pause."""
         for chosen in self._chosen(node):
             chosen.resume()
 
@@ -258,14 +254,6 @@ def _format(command: Sequence[str], folder: Path) -> None:
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TOOL,
-            check=False,
-        )
+        return finished(command, stdin=subprocess.DEVNULL, errors="replace", timeout=_TOOL)
     except subprocess.TimeoutExpired as error:
         raise BrokerError(f"A program of Kafka did not end within {_TOOL:.0f} s") from error

@@ -20,7 +20,6 @@ class GroupRow(NamedTuple):
 
 
 def parse_rows(text: str) -> tuple[GroupRow, ...]:
-    """Return the rows that `--describe` printed."""
     rows = []
     width = None  # of the group's column, since its name may hold spaces
     for line in text.splitlines():

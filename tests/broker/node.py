@@ -41,7 +41,6 @@ class Node:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
-        """Start the process, and return at once."""
         if self.pid is not None:
             raise BrokerError("The node is running already")
         self._logged = self.log.stat().st_size if self.log.exists() else 0
@@ -57,7 +56,6 @@ class Node:
         watchdog.watch(self._process.pid)
 
     def stop(self) -> None:
-        """Ask the process to end, and end it when it does not."""
         if self._process is not None and self.pid is not None:
             self._process.terminate()
             self._process.send_signal(signal.SIGCONT)  # a paused one could not hear
@@ -67,7 +65,6 @@ class Node:
                 self.kill()
 
     def kill(self) -> None:
-        """End the process as a power cut would (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -81,7 +78,6 @@ class Node:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Let a held process go on."""
         self._signal(signal.SIGCONT)
 
     def failure(self, what: str) -> BrokerError:

@@ -56,11 +56,9 @@ class Release:
         return self._java(ours, "kafka.Kafka", str(settings))
 
     def storage_tool(self, *arguments: str) -> list[str]:
-        """Return the command line of kafka-storage.sh."""
         return self._tool("kafka.tools.StorageTool", *arguments)
 
     def consumer_groups(self, servers: str, *arguments: str) -> list[str]:
-        """Return the command line of kafka-consumer-groups.sh."""
         main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         return self._tool(main, "--bootstrap-server", servers, *arguments)
 
@@ -69,7 +67,6 @@ class Release:
 
     @cached_property
     def class_archive(self) -> ClassArchive:
-        """The archive of the classes that its programs load."""
         return ClassArchive.of("kafka", self.version, self._classpath)
 
     @property

@@ -27,7 +27,6 @@ class Listener:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -38,7 +37,6 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
     return free_ports(1)[0]
 
 

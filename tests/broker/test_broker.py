@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from eo_listener.offsets import TopicPartition
 from tests.broker import KNOWN, BrokerError, GroupRow, parse_rows, settings
 from tests.conftest import StartBroker
 from tests.groups import commit_all, shown_state
+from tests.processes import Program
 from tests.topics import Topics
 
 pytestmark = pytest.mark.kafka
@@ -74,27 +74,20 @@ def test_what_does_not_start_is_quoted(
     shutil.rmtree(log.parents[1])
 
 
-def as_program(port: int, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.broker", "--port", str(port)],
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def as_program(port: int, folder: Path) -> Program:
+    words = [sys.executable, "-m", "tests.broker", "--port", port]
+    return Program(words, env={**os.environ, "TMPDIR": str(folder)})
 
 
 @pytest.mark.parametrize("end", [pytest.param("SIGINT", marks=pytest.mark.slow), "SIGTERM"])
 def test_the_program_leaves_nothing_behind(end: str, tmp_path: Path) -> None:
     """Whichever signal ends it, and however often: no process and no data folder."""
     with as_program(settings.free_port(), tmp_path) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline().startswith("Kafka ")
+        program.await_line("Kafka ")
         children = psutil.Process(program.pid).children(recursive=True)
-        for _ in range(2):
-            program.send_signal(getattr(signal, end))
-        said = program.communicate(timeout=30)
-    assert (program.returncode, said) == (0, ("", ""))
+        program.send_signal(getattr(signal, end))
+        assert program.ending(getattr(signal, end)) == (0, "")
+    assert (len(program.lines), program.errors) == (1, [])
     assert not psutil.wait_procs(children, timeout=20)[1]
     assert [*tmp_path.iterdir()] == []
 
@@ -103,31 +96,11 @@ def test_a_named_port_that_is_in_use_is_one_line(tmp_path: Path) -> None:
     """No other is taken instead, and no data folder stays."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        program = as_program(port, tmp_path)
-        printed, said = program.communicate(timeout=30)
-    assert (program.returncode, printed, len(said.splitlines())) == (3, "", 1)
-    assert str(port) in said
+        with as_program(port, tmp_path) as program:
+            assert program.ending()[0] == 3
+    assert (program.lines, len(program.errors)) == ([], 1)
+    assert str(port) in program.errors[0]
     assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.slow
-def test_a_port_that_is_taken_meanwhile_is_exchanged(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It costs a try, not the start."""
-    honest, taken = settings.free_ports, list[int]()
-
-    def once_wrong(count: int) -> list[int]:
-        if taken:
-            return honest(count)
-        taken.append(server.getsockname()[1])
-        return [taken[0], *honest(count - 1)]
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr("tests.broker.broker.free_ports", once_wrong)
-        started = start_broker()
-    assert taken
-    assert started.bootstrap_servers != f"127.0.0.1:{taken[0]}"
 
 
 PROGRAM = """
@@ -150,40 +123,16 @@ def test_no_process_outlives_the_python_that_started_it(end: str) -> None:
     """And none ends sooner, such as with the thread that has started it."""
     command = [sys.executable, "-c", PROGRAM, KNOWN[0], "end" if end == "exit" else "wait"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as python:
-        assert python.stdout is not None
-        pid, data = python.stdout.readline().split()
+    with Program(command, env=environment) as python:
+        pid, data = python.await_line("", 60).split()
         if end != "exit":
             kafka = psutil.Process(int(pid))
             time.sleep(0.5)
             assert kafka.is_running()
             python.send_signal(getattr(signal, end))
             kafka.wait(timeout=20)
-        _, said = python.communicate(timeout=30)
+        python.ending()
     assert not psutil.pid_exists(int(pid))
     assert Path(data).exists() == (end in ("SIGTERM", "SIGKILL"))
-    assert "ResourceWarning" not in said
+    assert "ResourceWarning" not in "".join(python.errors)
     shutil.rmtree(data, ignore_errors=True)
-
-
-HEAD = (
-    "GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG       "
-    "      CONSUMER-ID                                            HOST            CLIENT-ID\n"
-)
-MEMBERS = HEAD + (
-    "g 1             t               0          5               28              23        "
-    "      my app-0b1d4ed6-40d7-4f32-a8f5-0f6a0ab01d5a            /127.0.0.1      my app\n"
-    "g 1             t               1          -               12              -         "
-    "      -                                                      -               -\n"
-)
-
-
-def test_the_table_of_a_group_is_read() -> None:
-    """With and without a member: `-` becomes None, and names may hold spaces."""
-    assert parse_rows(f"\nConsumer group 'g 1' has no active members.\n\n{MEMBERS}") == (
-        GroupRow("g 1", "t", 0, current_offset=5, log_end_offset=28, lag=23),
-        GroupRow("g 1", "t", 1, current_offset=None, log_end_offset=12, lag=None),
-    )
-    assert parse_rows(HEAD) == ()

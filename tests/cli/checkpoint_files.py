@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,12 +30,22 @@ class CheckpointFiles:
             self.plan(batch, of_batch)
             self.commit(batch)
 
-    def plan(self, batch: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Write `offsets/N`."""
-        metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1764000000000 + batch, "conf": {}}
+    def plan(self, batch: int, ends: Mapping[TopicPartition, int], *, ago: float = 0.0) -> None:
+        """Write `offsets/N`, as if it was planned so many seconds ago."""
+        planned = int(1000 * (time.time() - ago))
+        metadata = {"batchWatermarkMs": 0, "batchTimestampMs": planned, "conf": {}}
         text = f"v1\n{json.dumps(metadata)}\n{write_offsets(ends)}"
         (self.folder / "offsets" / str(batch)).write_text(text)
 
+    def forget(self, batch: int) -> None:
+        """Delete the files of a batch, as an older copy does not have them."""
+        for folder in ("offsets", "commits"):
+            (self.folder / folder / str(batch)).unlink()
+
+    def begin_again(self, began: Mapping[TopicPartition, int]) -> None:
+        """Have a new checkpoint in the place of the old one."""
+        shutil.rmtree(self.folder)
+        self.__init__(self.folder, began)  # type: ignore[misc]  # the same files, from the beginning
+
     def commit(self, batch: int) -> None:
-        """Write `commits/N`."""
         (self.folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')

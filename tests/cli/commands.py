@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from eo_listener import cli
 from eo_listener.errors import EoListenerError
+from tests.processes import Program, finished
 
 
 def invoke(*words: object) -> Result:
@@ -27,13 +28,11 @@ def invoke(*words: object) -> Result:
 
 
 def document_of(*words: object) -> dict[str, Any]:
-    """The document that a command prints."""
     document: dict[str, Any] = json.loads(invoke(*words, "--json").stdout)
     return document
 
 
 def error_of(*words: object) -> EoListenerError:
-    """The error that ends a command."""
     with pytest.raises(EoListenerError) as raised:
         invoke(*words)
     return raised.value
@@ -59,24 +58,34 @@ def ended_apart(
 ) -> subprocess.CompletedProcess[str]:
     """The same, and how it ended; `before` is a program that starts it."""
     environment = {key: value for key, value in os.environ.items() if "PYSPARK" not in key}
-    return subprocess.run(
-        [*before, sys.executable, "-m", "eo_listener", *map(str, words)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    command = [*before, sys.executable, "-m", "eo_listener", *words]
+    return finished(command, cwd=folder, env=environment)
 
 
 def under_permissions() -> tuple[str, ...]:
-    """What starts a program that permissions of files hold for, also where root runs the tests.
-
-    Skips the test where there is no such program.
-    """
+    """What starts a program that permissions of files hold for, even as root; or skip the test."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
         pytest.skip("root may read every file here, and there is no setpriv to take that away")
     return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+class Watching(Program):
+    """A `status --watch` of its own: a JSON document for each reading."""
+
+    def __init__(self, servers: str, *words: str, every: float = 0.2) -> None:
+        of_watch = ["-b", servers, "--json", "--watch", every]
+        super().__init__([sys.executable, "-m", "eo_listener", "status", *words, *of_watch])
+        self._read = 0
+
+    def readings(self) -> Iterator[dict[str, Any]]:
+        """Those that nobody has read yet, as they come."""
+        while True:
+            self.await_that(lambda: len(self.lines) > self._read, 60)
+            self._read += 1
+            yield json.loads(self.lines[self._read - 1])
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The next one that is as it is wanted."""
+        return next(filter(wanted, self.readings()))

@@ -127,7 +127,7 @@ def test_a_topic_that_no_group_holds_is_repaired_by_the_command(pipeline: Pipeli
     assert (said[0], set(findings(said))) == (1, {"group lacks partitions"})
     assert pipeline.run(*words, "--uncommitted", other)[0] == 0
     typed = findings(said)["group lacks partitions"]["fix"].partition("eo-listener ")[2]
-    assert invoke(*shlex.split(typed)).exit_code == 0
+    assert invoke(*shlex.split(typed), "--watch", "0.1", "--execute").exit_code == 0
     assert pipeline.run(*words)[0] == 0
 
 

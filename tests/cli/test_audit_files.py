@@ -9,8 +9,9 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,11 @@ from eo_listener import cli
 from eo_listener.audit.evidence import AppliedRange, LogFacts
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import PositionFindingKind
-from eo_listener.audit.positions import Positions
 from eo_listener.audit.proof import prove
 from eo_listener.audit.result import AuditFindingKind
-from eo_listener.cli import audit as audit_command
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
-from tests.audit import made_up
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
 from tests.cli.commands import run_here
 from tests.cli.sqlite_ledger import Store
@@ -83,6 +81,104 @@ def test_a_checkpoint_and_a_store_that_agree(
     assert "batch in doubt" in {one["kind"] for one in document["findings"]}
 
 
+def older_copy(files: CheckpointFiles, store: Store) -> None:
+    """The checkpoint is put back, and the query started once with no new records."""
+    files.forget(1)
+    files.plan(1, {TP: 25})
+
+
+def latest(files: CheckpointFiles, store: Store) -> None:
+    """The checkpoint is deleted, and the scheduler starts the query at the latest offset."""
+    store.execute("UPDATE eo_ledger SET query_id = 'older'")
+    files.begin_again({TP: 26})
+    files.plan(0, {TP: 30})
+
+
+def earliest(files: CheckpointFiles, store: Store) -> None:
+    """The same at the earliest offset, planned up to the ledger's position."""
+    store.execute("UPDATE eo_ledger SET query_id = 'older'")
+    files.begin_again({TP: 0})
+    files.plan(0, {TP: 20})
+
+
+def without_a_partition(files: CheckpointFiles, store: Store) -> None:
+    """The plan no longer reads a partition that the ledger has."""
+    files.plan(2, {TP._replace(partition=1): 5})
+
+
+def copied_while_it_ran(files: CheckpointFiles, store: Store) -> None:
+    """Batch 2 has no commit, and Spark goes on with batch 3, which begins after it."""
+    files.plan(2, {TP: 30})
+    files.plan(3, {TP: 40})
+
+
+def copied_in_part(files: CheckpointFiles, store: Store) -> None:
+    """Spark cannot start without offsets/N-1."""
+    files.plan(2, {TP: 30})
+    (files.folder / "offsets" / "1").unlink()
+
+
+def copied_without_a_batch(files: CheckpointFiles, store: Store) -> None:
+    """Nor if its commit is missing too; with asynchronous progress tracking files have holes."""
+    files.plan(3, {TP: 30})
+
+
+def poisoned(files: CheckpointFiles, store: Store) -> None:
+    """Each start fails at the batch that was planned hours ago."""
+    files.plan(2, {TP: 30}, ago=3 * 3600)
+
+
+def accepted_too_far(files: CheckpointFiles, store: Store) -> None:
+    """A gap that was mistyped: nothing of the log will come to its end."""
+    words = ["ledger", "accept", store.address, "--sink", "delays", "--query", "flights"]
+    words += ["--partition", str(TP), "--gap", "20..41000", "--watch", "0.1", "--execute"]
+    with redirect_stdout(StringIO()):
+        assert not cli.app(words, standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "lost", "query"),
+    [
+        (older_copy, "batch refused", 0, None),
+        (latest, "batch refused", 0, None),  # the ledger may be another query's
+        (latest, "batch refused", 6, "flights"),
+        (earliest, "batch refused", 0, None),
+        (without_a_partition, "batch refused", 0, None),
+        (copied_while_it_ran, "batches skipped", 10, None),
+        (copied_in_part, "checkpoint damaged", 0, None),
+        (copied_without_a_batch, "checkpoint damaged", 0, None),
+        (poisoned, "batch in doubt", 0, None),
+        (accepted_too_far, "batch refused", 0, None),
+    ],
+)
+def test_a_query_that_will_not_start(
+    change: Callable[[CheckpointFiles, Store], None],
+    kind: str,
+    lost: int,
+    query: str | None,
+    checkpoint: CheckpointFiles,
+    store: Store,
+    audit: Audit,
+) -> None:
+    """The command names the reason and the loss, from the files and the ledger alone."""
+    change(checkpoint, store)
+    where = ["-c", checkpoint.folder, "--ledger", store.address]
+    code, document = audit(*where, *([] if query is None else ["--query", query]))
+    assert (code, document["lost"]) == (1, lost), document
+    assert kind in kinds(document)
+
+
+def test_a_new_query_beside_others_is_not_accused(
+    tmp_path: Path, store: Store, audit: Audit
+) -> None:
+    """Of several ledgers of its topic none is taken for its own before its first batch."""
+    store.write(replace(entry_of({}, {TP: OffsetRange(0, 10)}), query="other", query_id="x"))
+    files = CheckpointFiles(tmp_path / "new", {TP: 0})
+    files.plan(0, {TP: 10})
+    (files.folder / "metadata").write_text(json.dumps({"id": QUERY_ID.replace("0f8c", "aaaa")}))
+    assert audit("-c", files.folder, "--ledger", store.address)[0] == 0
+
+
 def test_a_cut_file(checkpoint: CheckpointFiles, audit: Audit) -> None:
     """It is named; the batch before it counts."""
     (checkpoint.folder / "offsets" / "1").write_text("v1\n{")
@@ -114,6 +210,8 @@ def test_a_history_that_was_edited(store: Store, audit: Audit) -> None:
     store.execute("UPDATE eo_ledger_history SET start_offset = 13 WHERE start_offset = 10")
     code, document = audit("--ledger", store.address)
     assert (code, len(kinds(document)), document["lost"]) == (1, 1, 3)
+    store.execute("UPDATE eo_ledger SET next_offset = 60")  # a head without a batch that ends there
+    assert audit("--ledger", store.address)[1]["lost"] == 43
 
 
 @pytest.mark.parametrize(
@@ -148,20 +246,6 @@ def test_people_see_a_table_and_a_verdict(
     assert lines[-1].startswith("verdict: 25 records ")
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {"cause:", "fix:"}
     assert any("flights-0" in line and "45" in line and "20" in line for line in lines)
-
-
-def test_people_are_told_which_command_has_no_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """`follow --once` commits as soon as it is typed; what changes nothing yet is not named so."""
-
-    def shown(given: made_up.Given) -> list[str]:
-        audit_command.show(Positions(**given), made_up.judged(given))
-        return capsys.readouterr().out.splitlines()
-
-    lines = shown(made_up.done(60) | made_up.grouped(90))
-    fix = lines.index("  fix: eo-listener follow /c -b k:9092 -g g --once --on-rewind allow")
-    assert "`eo-listener follow --once`" in lines[fix + 1]
-    others = shown(made_up.done(60) | made_up.stored(made_up.ledger(40)))
-    assert not [line for line in others if "follow --once" in line]
 
 
 def test_names_are_never_obeyed_by_a_terminal(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.attack import surgery
 from tests.cli.commands import document_of, error_of, invoke
-from tests.spark.checkpoint.recorded import read, unpack
+from tests.spark.checkpoint.recorded import unpack
 
 SHOW = ("checkpoint", "show")
 
@@ -44,22 +42,6 @@ def test_show_says_that_a_batch_is_not_committed(plain: Path, batch: int, is_don
     assert document_of(*words)["batch"]["done"] is is_done
 
 
-def test_show_reads_a_remote_checkpoint() -> None:
-    """By a URL of any storage that fsspec has."""
-    storage = MemoryFileSystem()
-    try:
-        for path, content in read("4.2.0")["v2"].items():
-            storage.pipe_file(f"/shown/{path}", content)
-        assert document_of(*SHOW, "memory://shown")["batch"]["format"] == 2
-    finally:
-        storage.rm("/shown", recursive=True)
-
-
-def test_show_names_a_source_that_is_not_kafka(tmp_path: Path) -> None:
-    """With what its last offset says."""
-    assert "is not Kafka: " in invoke(*SHOW, unpack("4.0.0", "mixed", tmp_path)).stdout
-
-
 def test_a_damaged_file_is_a_finding(plain: Path) -> None:
     """It is named with its cause, and the exit status is 1."""
     (plain / "offsets" / "1").write_text("v9\n{}\n{}")
@@ -87,12 +69,3 @@ def test_bad_input(arguments: list[str], code: int, part: str, plain: Path, tmp_
     *words, part = (one.format(plain=plain, empty=tmp_path / "empty") for one in [*arguments, part])
     error = error_of(*SHOW, *words)
     assert (error.exit_code, part in str(error)) == (code, True), error
-
-
-def test_a_large_checkpoint(plain: Path) -> None:
-    """10,000 partitions are shown, and those of the start too."""
-    offsets = json.dumps({"t": dict.fromkeys(map(str, range(10_000)), 7)})
-    (plain / "offsets" / "1").write_text(f'v1\n{{"batchTimestampMs":1}}\n{offsets}')
-    (plain / "offsets" / ".1.crc").unlink()
-    (plain / "offsets" / "2").unlink()
-    assert len(document_of(*SHOW, plain)["sources"][0]["partitions"]) == 10_003

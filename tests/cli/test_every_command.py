@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import pty
 import re
 import shlex
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -25,18 +21,16 @@ import typer
 
 from eo_listener import cli
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.testing.made_up_entries import entry_of
 from tests.broker import Broker
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
 from tests.cli.sqlite_ledger import Store
 from tests.conftest import StartBroker
-from tests.postgres_server import dsn, postgres
+from tests.documents import terminal
+from tests.processes import Program, finished
 from tests.sinks.kafka.locked import PASSWORD, start_locked
-from tests.sinks.postgres.course import another_role, ask, script
 from tests.topics import Topics
 
-__all__ = ["dsn", "postgres"]
 pytestmark = pytest.mark.kafka
 
 COMMANDS: Mapping[str, str] = {
@@ -83,7 +77,6 @@ def test_no_command_is_forgotten() -> None:
 
 
 def asking(place: str) -> list[str]:
-    """The commands that name this, such as {servers}."""
     return [name for name, words in COMMANDS.items() if place in words]
 
 
@@ -112,11 +105,6 @@ def words_of(name: str, places: Mapping[str, str], *more: str) -> list[str]:
     return [sys.executable, "-m", "eo_listener", *name.split(), *shlex.split(filled), *more]
 
 
-def run(words: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
-    return subprocess.run(words, capture_output=True, text=True, timeout=200, check=False, **how)
-
-
 def unreachable(
     name: str, answer: subprocess.CompletedProcess[str], said: str, never: tuple[str, ...] = ()
 ) -> str | None:
@@ -139,7 +127,7 @@ def test_a_broker_that_is_not_there(places: Mapping[str, str]) -> None:
     """One line that names it, and exit status 3."""
 
     def check(name: str) -> str | None:
-        answer = run(words_of(name, {**places, "servers": "127.0.0.1:1"}))
+        answer = finished(words_of(name, {**places, "servers": "127.0.0.1:1"}))
         return unreachable(name, answer, "127.0.0.1:1")
 
     each([one for one in asking("{servers}") if one != "serve"], check)
@@ -154,7 +142,7 @@ def test_a_wrong_password(places: Mapping[str, str], start_broker: StartBroker) 
     login += ["-X", "sasl.username=al", "-X", f"sasl.password={wrong}"]
 
     def check(name: str) -> str | None:
-        answer = run(words_of(name, {**places, "servers": locked.servers}, *login))
+        answer = finished(words_of(name, {**places, "servers": locked.servers}, *login))
         return unreachable(name, answer, "uthentication", ("address is right", wrong))
 
     each([one for one in asking("{servers}") if one != "serve"], check)
@@ -197,22 +185,18 @@ def test_ctrl_c_while_nobody_answers(places: Mapping[str, str]) -> None:
             here = {**places, "servers": server.address}
             if "{servers}" not in COMMANDS[name]:
                 here["ledger"] = dsn
-            with subprocess.Popen(
-                words_of(name, here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as process:
+            with Program(words_of(name, here)) as process:
+                if not server.reached.wait(120):
+                    return f"{name}: it asks nobody"
                 try:
-                    if not server.reached.wait(120):
-                        return f"{name}: it asks nobody"
-                    process.send_signal(signal.SIGINT)
-                    out, err = process.communicate(timeout=20)
+                    code, err = process.ending(signal.SIGINT, 20)
                 except subprocess.TimeoutExpired:
                     return f"{name}: Ctrl-C does not end it"
-                finally:
-                    process.kill()
         last = (0, 130) if name in SERVICES else (130,)
-        fine = process.returncode in last and "Traceback" not in out + err
-        stopped = process.returncode == 0 or err.endswith("eo-listener: stopped\n")
-        return None if fine and stopped else f"{name}: {process.returncode}\n{out}\n{err}"
+        said = "\n".join([*process.lines, *process.errors])
+        fine = code in last and "Traceback" not in said
+        stopped = code == 0 or err.endswith("eo-listener: stopped")
+        return None if fine and stopped else f"{name}: {code}\n{said}"
 
     names = [*asking("{servers}"), *asking("{ledger}")]
     each(list(dict.fromkeys(names)), check)
@@ -227,75 +211,18 @@ def there(places: Mapping[str, str], broker: Broker) -> dict[str, str]:
     return {**places, "servers": broker.bootstrap_servers, "topic": topic}
 
 
-QUICK = [one for one, words in COMMANDS.items() if words or one == "jar"]
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_gone(there: Mapping[str, str]) -> None:
-    """`| head` ends a command with 141, or it ends as it would have; nothing is said of it."""
-
-    def check(name: str) -> str | None:
-        own, its = os.pipe()
-        os.close(own)
-        answer = subprocess.run(
-            words_of(name, there), stdout=its, stderr=subprocess.PIPE, text=True, timeout=200,
-            check=False,
-        )  # fmt: skip
-        os.close(its)
-        fine = "Traceback" not in answer.stderr and "Broken pipe" not in answer.stderr
-        fine = fine and (answer.returncode == 141 or bool(answer.stderr))
-        return None if fine else f"{name}: {answer.returncode}\n{answer.stderr}"
-
-    each([one for one in QUICK if one not in SERVICES], check)
-
-
 @pytest.mark.slow
 def test_no_terminal_and_a_narrow_one_without_colours(there: Mapping[str, str]) -> None:
     """In a pipe there are no escapes; on 80 columns tables fit, and NO_COLOR has none either."""
 
     def check(name: str) -> str | None:
-        piped = run(words_of(name, there)).stdout
-        shown = on_a_terminal(words_of(name, there), {"NO_COLOR": "1", "TERM": "xterm-256color"})
+        words, plain = words_of(name, there), {"NO_COLOR": "1"}
+        piped = finished(words).stdout
+        found = terminal.shown(words, columns=80, lines=24, folder=Path(), environment=plain)
+        shown = found.text.replace("\r\n", "\n")
         if _COLOUR.search(piped) or re.search(r"\x1b\[[0-9;]*3[0-9]", shown):
             return f"{name}: there are colours\n{piped}\n{shown}"
         wide = [line for line in shown.splitlines() if len(line) > 80 and "│" in line]
         return f"{name}: too wide\n{shown}" if wide else None
 
-    each([one for one in QUICK if one not in SERVICES], check)
-
-
-def on_a_terminal(words: list[str], environment: Mapping[str, str]) -> str:
-    """Run it on a terminal of 80 columns; what it shows."""
-    own, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with subprocess.Popen(
-        words, stdin=its, stdout=its, stderr=its, env={**os.environ, **environment}
-    ) as process:
-        os.close(its)
-        found = b""
-        with contextlib.suppress(OSError):  # the terminal's other side is closed: EIO
-            while True:
-                found += os.read(own, 65536)
-        os.close(own)
-        process.wait(100)
-    return found.decode().replace("\r\n", "\n")
-
-
-@pytest.mark.slow
-def test_a_ledger_without_rights(there: Mapping[str, str], dsn: str) -> None:
-    """Of each command that reads one: which right is missing, with the statement that gives it."""
-    (schema,) = ask(dsn, "SELECT current_schema()")
-    script(dsn, *(one.replace("%%", "%") for one in ledger_sql(schema).create()))
-    from_ledger = {
-        name: words.replace("--from-checkpoint {checkpoint}", "--from-ledger {ledger}")
-        for name, words in COMMANDS.items()
-    }
-    with another_role(dsn, "GRANT USAGE ON SCHEMA {schema} TO {role}") as limited:
-
-        def check(name: str) -> str | None:
-            words = from_ledger[name].replace("-b {servers} -g {group} ", "")
-            filled = words.format_map({**there, "ledger": limited})
-            answer = run([sys.executable, "-m", "eo_listener", *name.split(), *shlex.split(filled)])
-            return unreachable(name, answer, "GRANT SELECT")
-
-        each([one for one in from_ledger if "{ledger}" in from_ledger[one]], check)
+    each([one for one in COMMANDS if one not in SERVICES], check)

@@ -56,6 +56,8 @@ def test_a_commit_in_part_names_what_has_moved(capsys: pytest.CaptureFixture[str
     ]
     document = _document(origin, change, executed=True, outcome=outcome)
     assert [one["moved"] for one in document["partitions"]] == [True, False]  # type: ignore[attr-defined]  # a list
+    with pytest.raises(KafkaError, match=r"Moved: t-0\. Not moved: t-1\."):
+        outcome.require_all()
     whole = GroupOutcome(change=change, group_positions=change.positions(), errors={})
     _print(origin, change, executed=True, outcome=whole)
     assert "committed: 2 partitions, and read back\n" in capsys.readouterr().out

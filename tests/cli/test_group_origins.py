@@ -23,7 +23,6 @@ from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_json
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
-from eo_listener.spark.checkpoint.checkpoint import Checkpoint, Durable
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.sqlite_ledger import BACK, Store
@@ -189,26 +188,6 @@ def exported(times: Mapping[str, int | None]) -> str:
         for topic, at in times.items()
     )
     return write_json([ExportedGroup(group="g", partitions=rows)], servers="a:1", exported_at=5)
-
-
-def test_a_checkpoint_that_goes_on_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The batch that the commits name is the one whose offsets they have."""
-    files = CheckpointFiles(tmp_path / "c", {T0: 0}, {T0: 0})
-    committed = Checkpoint.committed
-
-    def and_one_more(checkpoint: Checkpoint) -> Durable:
-        found = committed(checkpoint)
-        newest = checkpoint.batches().committed[-1] + 1
-        files.plan(newest, {T0: 10 * newest})
-        files.commit(newest)
-        return found
-
-    monkeypatch.setattr(Checkpoint, "committed", and_one_more)
-    for _ in range(3):
-        origin, author = named(checkpoint=str(files.folder)).read(NOBODY, (), {})
-        assert origin.offsets == {T0: 10 * author.batch_id}
 
 
 def test_a_checkpoint_without_kafka(tmp_path: Path) -> None:

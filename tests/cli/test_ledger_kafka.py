@@ -159,13 +159,6 @@ def test_without_java(
     assert isinstance(error_of(*of(place, broker, "accept", *GAP, *QUICK)), JavaError)
 
 
-@pytest.mark.slow
-def test_a_broker_that_is_away() -> None:
-    """One error within the time of a question."""
-    error = error_of("ledger", "accept", "kafka:eo-ledger", "-b", "127.0.0.1:1", *GAP)
-    assert error.exit_code == 3
-
-
 @pytest.fixture
 def source(broker: Broker) -> TopicPartition:
     """Offsets 4 to 19 are there."""

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eo_listener.cli import app
+from tests.processes import Program, finished
 
 COMMAND = f"{shlex.quote(sys.executable)} -m eo_listener"
 
@@ -21,18 +22,12 @@ COMMAND = f"{shlex.quote(sys.executable)} -m eo_listener"
 def typed(line: str) -> subprocess.CompletedProcess[str]:
     """Run a line as somebody types it into a shell, `eo-listener` for the command."""
     shell = ["/bin/bash", "-o", "pipefail", "-c", line.replace("eo-listener", COMMAND)]
-    return subprocess.run(shell, capture_output=True, text=True, timeout=200, check=False)
+    return finished(shell)
 
 
 def python(*lines: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a Python of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    return finished([sys.executable, "-c", "\n".join(lines)])
 
 
 @pytest.mark.parametrize(
@@ -90,21 +85,10 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(
         "import time\nprint('loading', flush=True)\ntime.sleep(60)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-m", "eo_listener", "jar"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "loading\n"
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, said) == (-signal.SIGINT, "")
+    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with Program([sys.executable, "-m", "eo_listener", "jar"], env=own) as process:
+        process.await_line("loading")
+        assert process.ending(signal.SIGINT) == (-signal.SIGINT, "")
 
 
 def test_ctrl_c_in_a_command() -> None:
@@ -147,15 +131,9 @@ print(json.dumps({"foreign": foreign, "ours": ours, "listed": dir(eo_listener)})
 
 def test_importing_the_package_loads_nothing_foreign() -> None:
     """Not even a dependency: what is needed is loaded when a name is used. `dir` has the names."""
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FOREIGN],
-        env={key: value for key, value in os.environ.items() if key != "XDG_RUNTIME_DIR"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    found = json.loads(answer.stdout)
+    environment = {key: value for key, value in os.environ.items() if key != "XDG_RUNTIME_DIR"}
+    command = [sys.executable, "-W", "error", "-c", FOREIGN]
+    found = json.loads(finished(command, env=environment, check=True).stdout)
     assert found["foreign"] == []
     names = ("", ".errors", ".offsets", ".version")
     assert found["ours"] == [f"eo_listener{name}" for name in names]

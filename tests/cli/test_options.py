@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from eo_listener import cli
 from eo_listener.cli import group, preflight, spark_options
-from eo_listener.cli.options import KafkaProperties, as_properties, print_json
+from eo_listener.cli.options import as_properties, print_json
 from eo_listener.cli.spark_options import spark_for, spark_settings
 from eo_listener.commit.groups.group_change import GroupChange
 from eo_listener.errors import FormatError, SettingsError
@@ -58,14 +56,6 @@ def test_a_file_that_cannot_be_used(content: bytes | None, said: str, tmp_path: 
     with pytest.raises(SettingsError, match=said) as raised:
         as_properties("h:9092", [f"@{file}"])
     assert "planted" not in str(raised.value)
-
-
-@pytest.mark.parametrize("command", [group.seed, group.rewind, group.import_, preflight.preflight])
-def test_an_option_that_several_commands_share_keeps_its_names(
-    command: Callable[..., None],
-) -> None:
-    """In every Python: typer reads them from the parameter's annotation."""
-    assert signature(command).parameters["properties"].annotation == KafkaProperties
 
 
 def test_settings_are_read_as_they_are_written() -> None:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from eo_listener.kafka.cluster_reader import ClusterReader
 from tests.broker import Broker
-from tests.cli.commands import document_of, invoke
+from tests.cli.commands import Watching, document_of, invoke
 from tests.conftest import StartBroker
 from tests.groups import NAME, commit
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, unique
 
 pytestmark = pytest.mark.kafka
-
-COMMAND = [sys.executable, "-m", "eo_listener"]
 
 
 @pytest.fixture(scope="module")
@@ -67,41 +61,7 @@ def test_a_partition_never_committed_has_an_unknown_lag(broker: Broker, topic: s
     assert (told["lag"], told["partitions"][1]["committed"]) == (None, None)
 
 
-class Watching:
-    """A `status --watch` of its own in a `with` block: a JSON document for each reading."""
-
-    def __init__(self, servers: str, *words: str) -> None:
-        given = [*COMMAND, "status", *words, "-b", servers, "--json", "--watch", "0.2"]
-        self._process = subprocess.Popen(
-            given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def __enter__(self) -> Watching:  # noqa: PYI034  # Python 3.10 has no Self
-        return self
-
-    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read documents until one is as it is wanted."""
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + 60
-        told: dict[str, Any] = json.loads(self._process.stdout.readline())
-        while not wanted(told):
-            assert time.monotonic() < deadline, told
-            told = json.loads(self._process.stdout.readline())
-        return told
-
-    def interrupted(self) -> tuple[int, str]:
-        """Press Ctrl-C: the exit status, and what stands on standard error."""
-        self._process.send_signal(signal.SIGINT)
-        _, said = self._process.communicate(timeout=60)
-        return self._process.returncode, said
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
 def committed(told: dict[str, Any]) -> int | None:
-    """What the group of a document holds of the first partition."""
     held: int | None = told["partitions"][0]["committed"]
     return held
 
@@ -114,7 +74,7 @@ def test_watch_reads_again_until_it_is_interrupted(broker: Broker, topic: str) -
         assert committed(process.until(lambda _: True)) == 1
         commit(servers, group, topic, {0: 2, 1: 2})
         process.until(lambda told: committed(told) == 2)
-        assert process.interrupted() == (0, "")
+        assert process.ending(signal.SIGINT) == (0, "")
 
 
 @pytest.mark.slow
@@ -132,7 +92,7 @@ def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> 
         assert "-b/--bootstrap-server" in told["error"]
         broker.restart()
         assert committed(process.until(lambda told: "partitions" in told)) == 0
-        assert process.interrupted() == (0, "")
+        assert process.ending(signal.SIGINT) == (0, "")
 
 
 @pytest.mark.slow
@@ -172,16 +132,11 @@ def test_several_groups_and_patterns(broker: Broker, topic: str) -> None:
 def test_an_open_transaction_and_the_age_of_a_record(broker: Broker) -> None:
     """What is behind an open transaction is no lag under read_committed; lag has an age."""
     servers, group = broker.bootstrap_servers, unique("g")
-    topic = Topics(servers).create(partitions=1)
+    topics = Topics(servers)
+    topic = topics.create(partitions=1)
     hour_ago = round(time.time() * 1000) - 3_600_000
-    settings = {"bootstrap.servers": servers, "log_level": "0"}
-    old = Producer(settings)
-    for _ in range(5):
-        old.produce(topic, value="v", partition=0, timestamp=hour_ago)
-    assert old.flush(30) == 0
-    producer = Producer({**settings, "transactional.id": unique("t")})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    topics.produce(topic, [{"partition": 0, "timestamp": hour_ago}] * 5)
+    producer = in_transaction(servers)
     producer.produce(topic, value="open", partition=0)
     assert producer.flush(30) == 0
     commit(servers, group, topic, {0: 3})

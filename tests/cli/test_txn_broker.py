@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,24 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as Wire
+from confluent_kafka import KafkaException, Producer
 from typer.testing import Result
 
 from eo_listener.cli import java_client
 from eo_listener.errors import SettingsError
-from eo_listener.offsets import TopicPartition
 from eo_listener.spark.java import Java
 from eo_listener.spark.shim_process import ShimProcess
-from tests import hanging
 from tests.broker import Broker
 from tests.cli.commands import invoke
-from tests.conftest import StartBroker
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
 
-_producer_ids = itertools.count(900_000_000 + 1000 * os.getpid())
 QUICK = ["--watch", "0", "--execute", "--json"]
 
 
@@ -51,7 +44,6 @@ class Kept:
 
     @staticmethod
     def end() -> None:
-        """End it."""
         if Kept.started is not None:
             Kept.started.close()
             Kept.started = None
@@ -80,17 +72,9 @@ def listed(broker: Broker, *words: str) -> tuple[int, list[Mapping[str, Any]]]:
 @contextmanager
 def left_open(broker: Broker, name: str, topic: str, group: str) -> Iterator[Producer]:
     """A producer that has sent a record, and offsets of a group, and stands still."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
-    own = {"transactional.id": name, "transaction.timeout.ms": "60000"}
-    producer = Producer({**settings, **own})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = in_transaction(broker.bootstrap_servers, name)
     producer.produce(topic, value="open", partition=0)
-    consumer = Consumer({**settings, "group.id": group})
-    producer.send_offsets_to_transaction(
-        [Wire(topic, 0, 1)], consumer.consumer_group_metadata(), 30
-    )
-    consumer.close()
+    send_offset(producer, broker.bootstrap_servers, group, topic, 1)
     assert producer.flush(30) == 0
     yield producer
 
@@ -101,7 +85,7 @@ def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
     topic, group, query = topics.create(partitions=1), unique("g"), unique("it's")
     name = f"eo-listener/{topic}/{query.replace(chr(39), '%27')}"
     with left_open(broker, name, topic, group) as producer:
-        Producer({"bootstrap.servers": broker.bootstrap_servers}).produce(topic, value="behind")
+        topics.fill(topic, 1)
         began = time.time() * 1000
         code, (found,) = listed(broker, "-t", topic, "-g", group)
         assert code == 0
@@ -122,30 +106,6 @@ def test_one_of_ours_is_found_and_fenced(broker: Broker) -> None:
     assert json.loads(run(broker, *command, "--json").stdout)["transaction"] is None
     with pytest.raises(SettingsError):
         run(broker, "txn", "abort", "--transactional-id", unique("nosuch"))
-
-
-def test_one_that_may_have_a_coordinator_is_not_known(broker: Broker) -> None:
-    """No coordinator has it, but its record is new: no command, and exit status 3."""
-    servers = broker.bootstrap_servers
-    topic, producer_id = Topics(servers).create(partitions=1), next(_producer_ids)
-    with hanging.unverified(servers):
-        hanging.append(servers, TopicPartition(topic, 0), producer_id)
-    code, (found,) = listed(broker, "-t", topic)
-    assert (code, found["verdict"], found["commands"]) == (3, "not known", [])
-
-
-@pytest.mark.slow
-def test_a_time_out_that_brokers_no_longer_allow(start_broker: StartBroker) -> None:
-    """The id is taken over all the same, by a producer with a shorter one."""
-    broker = start_broker()
-    topic, name = Topics(broker.bootstrap_servers).create(partitions=1), unique("tx")
-    with left_open(broker, name, topic, unique("g")):
-        with (broker.data / "node-1" / "server.properties").open("a") as settings:
-            settings.write("transaction.max.timeout.ms=5000\n")
-        broker.restart()
-        assert listed(broker, "-t", topic)[1][0]["timeout"] == 60.0
-        done = json.loads(run(broker, "txn", "abort", "--transactional-id", name, *QUICK).stdout)
-        assert (done["ended"], done["not_ended"]) == (True, {})
 
 
 def test_status_says_what_to_type(broker: Broker) -> None:

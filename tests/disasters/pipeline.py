@@ -64,11 +64,9 @@ class Pipeline:
 
     @property
     def servers(self) -> str:
-        """Where the query and the commands connect to."""
         return self.options["kafka.bootstrap.servers"]
 
     def fill(self, records: int = 20) -> None:
-        """Append records to the topic."""
         self.topics.fill(self.topic, records)
 
     def work(self, records: int = 20, *, listener: bool = True) -> None:
@@ -122,7 +120,6 @@ class Pipeline:
         )
 
     def audit(self, *more: str) -> Said:
-        """Ask where all four stand."""
         words = ["audit", "-b", self.servers, "-g", self.group, *self.client, *more]
         words += [] if self.sink_name is None else ["--sink", self.sink_name]
         checkpoint = str(self.folder / self.checkpoint)
@@ -182,16 +179,13 @@ class Pipeline:
         self.work()
 
     def copy_checkpoint(self, name: str) -> None:
-        """Copy the checkpoint as it is now."""
         shutil.copytree(self.folder / self.checkpoint, self.folder / name)
 
     def put_back_checkpoint(self, name: str) -> None:
-        """Put a copy in the checkpoint's place."""
         self.delete_checkpoint()
         shutil.copytree(self.folder / name, self.folder / self.checkpoint)
 
     def delete_checkpoint(self) -> None:
-        """Delete it."""
         shutil.rmtree(self.folder / self.checkpoint)
 
     def delete_group(self) -> None:
@@ -200,11 +194,9 @@ class Pipeline:
         admin.delete_consumer_groups([self.group])[self.group].result(30)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the logs of the topic end."""
         with closing(ClusterReader({"bootstrap.servers": self.topics.servers})) as reader:
             return dict(reader.log_ends(reader.partitions([self.topic])))
 
     def records(self) -> Rows:
-        """Partition and offset of each record that the topic has now."""
         found = committed(self.topics.servers, self.topic)
         return Counter((one.partition(), one.offset()) for one in found)

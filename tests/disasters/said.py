@@ -102,11 +102,9 @@ class Said:
 
     @property
     def verdict(self) -> Verdict:
-        """What the last line says."""
         text = self.text.splitlines()[-1].removeprefix("verdict: ")
         return Verdict("nothing doubled" in text, tuple(re.findall(r"\d+(?: \w+)?", text)))
 
     @property
     def to_act_on(self) -> list[Finding]:
-        """What is a warning or a problem."""
         return [one for one in self.findings if one.severity in ("warning", "problem")]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
 from eo_listener import KafkaSink, PostgresSink, SqliteSink
@@ -55,8 +54,6 @@ class Store(ABC):
 
 
 class SqlStore(Store):
-    """A database."""
-
     @abstractmethod
     def ask(self, query: str) -> list[Any]:
         """Read it with a connection of its own."""
@@ -84,8 +81,6 @@ class SqlStore(Store):
 
 
 class SqliteStore(SqlStore):
-    """A file."""
-
     def __init__(self, path: Path) -> None:
         self.path, self.address = path, f"sqlite:{path}"
         self._copy = path.with_suffix(".copy")
@@ -114,8 +109,6 @@ class SqliteStore(SqlStore):
 
 
 class PostgresStore(SqlStore):
-    """A schema."""
-
     def __init__(self, dsn: str) -> None:
         self.address = dsn
 
@@ -185,14 +178,11 @@ class KafkaStore(Store):
         self.topics.create_as(self.target, 1)
 
     def lose_ledger(self) -> None:
-        """Delete the ledger's topic."""
         self.topics.delete(self.ledger)
 
     def _put_back(self, topic: str, **settings: str) -> None:
         """Delete a topic, and create it once more with the records of the copy."""
         self.topics.delete(topic)
         self.topics.create_as(topic, 1, **settings)
-        producer = Producer({"bootstrap.servers": self.topics.servers, "log_level": "0"})
-        for one in self._copies[topic]:
-            producer.produce(topic, key=one.key(), value=one.value(), partition=0)
-        assert producer.flush(30) == 0
+        copy = ({"key": one.key(), "value": one.value()} for one in self._copies[topic])
+        self.topics.produce(topic, copy)

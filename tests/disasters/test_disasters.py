@@ -148,8 +148,8 @@ MADE_BY_OTHER_TESTS = ("the log was cut back", "the table was rolled back", "a t
 _LOST, _COUNTED = Verdict(False, ("20 offsets",)), Verdict(True, ("6 records",))
 DISASTERS = [
     Disaster(topic_recreated, ("the topic was deleted",), verdict=_LOST),
-    Disaster(retention_past_the_query, ("retention has passed the query",), verdict=_COUNTED),
-    Disaster(retention_past_the_group, ("retention has passed the group",)),
+    Disaster(retention_past_the_query, ("retention deleted records",), verdict=_COUNTED),
+    Disaster(retention_past_the_group, ("retention deleted the records at",)),
     Disaster(two_drivers, ("a second driver",)),
     Disaster(two_queries_in_one_group, ("another query",), named="query 'other'"),
     Disaster(checkpoint_restored, ("a second driver",)),

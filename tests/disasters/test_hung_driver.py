@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import signal
-import subprocess
-import sys
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +15,7 @@ from eo_listener.cli import app
 from tests.attack.driver import Job
 from tests.attack.zombies import Puppet
 from tests.broker import Broker
+from tests.cli.commands import Watching
 from tests.topics import Topics, unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -27,7 +25,6 @@ _WATCHED = 60  # readings, of which ten without a commit are needed for STOP
 
 @contextlib.contextmanager
 def records(topics: Topics, topic: str) -> Iterator[None]:
-    """Records come meanwhile, some each tenth of a second."""
     ended = threading.Event()
 
     def produce() -> None:
@@ -43,11 +40,9 @@ def records(topics: Topics, topic: str) -> Iterator[None]:
         producer.join(60)
 
 
-def verdicts(watching: subprocess.Popen[str]) -> Iterator[tuple[str, int | None]]:
-    """Verdict and lag of the next readings."""
-    assert watching.stdout is not None
-    for _ in range(_WATCHED):
-        (one,) = json.loads(watching.stdout.readline())["groups"]
+def verdicts(watching: Watching) -> Iterator[tuple[str, int | None]]:
+    for told in itertools.islice(watching.readings(), _WATCHED):
+        (one,) = told["groups"]
         yield one.get("verdict"), one.get("lag")
 
 
@@ -60,29 +55,20 @@ def test_a_hung_driver_is_stopped_where_records_wait_and_not_known_where_none_do
     topics.fill(topic, 5)
     checkpoint = tmp_path / "checkpoint"
     job = Job(servers=topics.servers, topic=topic, group=group, checkpoint=str(checkpoint))
-    words = ["status", f"{group}*", "-b", topics.servers, "--watch", "0.5", "--json"]
     audit = ["audit", "-b", topics.servers, "-g", group, "-c", str(checkpoint)]
     with (
         Puppet("tests.attack.driver", job.text()) as driver,
-        subprocess.Popen(
-            [sys.executable, "-m", "eo_listener", *words], stdout=subprocess.PIPE, text=True
-        ) as watching,
+        Watching(topics.servers, f"{group}*", every=0.5) as watching,
     ):
-        try:
-            assert watching.stdout is not None
-            while not json.loads(watching.stdout.readline())["groups"]:
-                pass  # the driver starts
-            with records(topics, topic):
-                assert any(verdict == "OK" for verdict, _ in verdicts(watching))
-                driver.freeze()
-                assert any(verdict == "STOP" for verdict, _ in verdicts(watching))
-                driver.thaw()
-                assert any(verdict == "OK" for verdict, _ in verdicts(watching))
-            assert any(lag == 0 for _, lag in verdicts(watching))
+        watching.until(lambda told: bool(told["groups"]))  # the driver has started
+        with records(topics, topic):
+            assert any(verdict == "OK" for verdict, _ in verdicts(watching))
             driver.freeze()
-            assert set(verdicts(watching)) == {("OK", 0)}
-            said = CliRunner().invoke(app, audit)
-            assert said.exit_code == 0, said.output
-        finally:
-            watching.send_signal(signal.SIGINT)
-            watching.wait(30)
+            assert any(verdict == "STOP" for verdict, _ in verdicts(watching))
+            driver.thaw()
+            assert any(verdict == "OK" for verdict, _ in verdicts(watching))
+        assert any(lag == 0 for _, lag in verdicts(watching))
+        driver.freeze()
+        assert set(verdicts(watching)) == {("OK", 0)}
+        said = CliRunner().invoke(app, audit)
+        assert said.exit_code == 0, said.output

@@ -30,7 +30,6 @@ def wrapped(text: str, *, indent: str = "") -> str:
 
 
 def point(text: str) -> str:
-    """A point of a list."""
     return wrapped(f"- {text}", indent="  ")
 
 

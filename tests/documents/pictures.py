@@ -1,9 +1,7 @@
 """The pictures of README: `python -m tests.documents.pictures`, or `make pictures`.
 
-A real demo is run into SQLite, and copies its table in mid-course. When it is over, more flights
-are sent, and the table is put back to that copy: a store that was restored from a backup. So
-nothing in a picture is made up. The page is looked at by a browser without a screen, as wide as a
-phone; where there is none, its picture stays as it was.
+Nothing is made up: a real demo runs into SQLite, and its table is then put back to a copy, as if a
+backup were restored. A browser looks at the page, as wide as a phone; without one it stays.
 """
 
 from __future__ import annotations
@@ -11,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +24,7 @@ from tests.browser import chromium
 from tests.browser import program as browser
 from tests.documents.markdown import DOCS, ROOT
 from tests.documents.terminal import Shown, as_svg, shown
+from tests.processes import Program
 
 PICTURES: Final = DOCS / "pictures"
 _COLUMNS, _LINES = 104, 34
@@ -133,23 +130,17 @@ def _page(program: Path, servers: str, place: Path) -> None:
         return
     typed = f"serve {GROUP} -b {servers} {_compared(place)} --port 0 --every 1 --audit-every 5"
     with (
-        subprocess.Popen(
-            [program, *typed.split()], cwd=place, stdout=subprocess.PIPE, text=True
-        ) as process,
+        Program([program, *typed.split()], cwd=place) as process,
         chromium(path) as phone,
     ):
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().split()[1]
-            page = phone.open(url, width=_PHONE, scale=_SCALE)
-            deadline = time.monotonic() + _LATEST
-            while not page.value(_STOPPED):
-                assert time.monotonic() < deadline
-                _send_more(servers, _MORE // 20)
-                time.sleep(1.0)
-            picture = page.picture(longest=_LONGEST)
-        finally:
-            process.send_signal(signal.SIGINT)
+        url = process.await_line("serving ").split()[1]
+        page = phone.open(url, width=_PHONE, scale=_SCALE)
+        deadline = time.monotonic() + _LATEST
+        while not page.value(_STOPPED):
+            assert time.monotonic() < deadline
+            _send_more(servers, _MORE // 20)
+            time.sleep(1.0)
+        picture = page.picture(longest=_LONGEST)
     (PICTURES / "page.png").write_bytes(picture)
 
 

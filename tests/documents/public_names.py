@@ -77,7 +77,6 @@ def _aliases(module: ModuleType) -> set[str]:
 
 
 def things() -> Iterator[Any]:
-    """Every public class and function."""
     for names in public_names().values():
         yield from names.values()
 

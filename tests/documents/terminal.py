@@ -44,10 +44,7 @@ def shown(
     environment: Mapping[str, str],
     watch: Callable[[str], object] = lambda text: None,
 ) -> Shown:
-    """Run a program on a terminal of this size; `watch` gets what it has just written.
-
-    When that returns True, the program gets a Ctrl-C.
-    """
+    """Run a program on a terminal; it gets a Ctrl-C when `watch` returns True for its output."""
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(

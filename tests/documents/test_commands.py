@@ -70,7 +70,6 @@ def program() -> Any:
 
 
 def parse_demo(words: list[str]) -> None:
-    """Read words as the demo would, and do nothing."""
     command = cast(Any, typer.main.get_command(demo.app))
     command.make_context("demo", words)
 
@@ -115,10 +114,7 @@ def can_be_typed(words: list[str], *, whole: bool) -> bool:
 
 
 def test_commands_of_ours_can_be_typed() -> None:
-    """Subcommand and options of each line exist, and none that must be given is missing.
-
-    Where a line has `...`, that stands for what is missing.
-    """
+    """Subcommand and options exist, and no required one is missing, unless there is a `...`."""
     lines = [line for text in TEXTS.values() for line in typed(text, "eo-listener")]
     assert len(lines) > 80
     assert not [

@@ -13,7 +13,7 @@ import eo_listener
 from eo_listener.errors import EoListenerError
 from eo_listener.follow.notices import NoticeKind
 from tests.documents.__main__ import PAGES
-from tests.documents.explained import alert_sections, error_classes, explain, explained, guard_texts
+from tests.documents.explained import alert_sections, error_classes, explained, guard_texts
 from tests.documents.log_lines import ALERTS, PACKAGE, lines_of_events, notices, other_lines
 from tests.documents.markdown import DOCS, ROOT, anchor
 from tests.documents.public_names import node_of, public_names, things, types_in
@@ -127,22 +127,3 @@ def test_no_other_logger_is_overlooked() -> None:
     assert set(calls) == {"logger"}
     assert len(list(other_lines())) >= len(calls)
     assert {kind for kind, _ in notices()} == {kind for kind in NoticeKind if kind.finding}
-
-
-def test_a_docstring_is_taken_apart() -> None:
-    """Paragraphs in front, then cause, fix over several lines, and commands."""
-    found = explain("""What.
-
-        More: of it.
-
-        Cause: this
-        and that.
-        Fix: do.
-        Type: eo-listener jar
-        Type: java -version
-        """)
-    assert found.meaning == "What.\n\nMore: of it."
-    assert (found.cause, found.fix) == ("this and that.", "do.")
-    assert found.commands == ("eo-listener jar", "java -version")
-    with pytest.raises(AssertionError):
-        explain("What.\n\nCause: a.\nCause: b.")

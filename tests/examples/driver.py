@@ -1,8 +1,4 @@
-"""A driver for the tests of the alerts: ours, but for Spark and Kafka, and sixty times as fast.
-
-Its tracker gets the text of progress events, its committer has groups in memory, its exactly_once
-has a sink in memory. A minute of the product is a second here, as in `faster`.
-"""
+"""A driver for the tests of the alerts: ours, but for Spark and Kafka; a minute is a second."""
 
 from __future__ import annotations
 
@@ -109,7 +105,6 @@ class Driver:
 
     @property
     def held(self) -> int:
-        """What the group holds."""
         return self.store.groups.get(self.name, {}).get(P0, Position(offset=0, metadata="")).offset
 
     def batch(self) -> None:
@@ -144,13 +139,11 @@ class Driver:
             self._tracker.put(error)
 
     def restart_query(self) -> None:
-        """End the run, and begin another one in the same process."""
         with self._lock:
             self.end_query()
             self._begin_run()
 
     def end_query(self) -> None:
-        """End the run; the process goes on."""
         with self._lock:
             self.over = True
             self._tracker.put(Ended(self._run_id))
@@ -164,7 +157,6 @@ class Driver:
             self._open()
 
     def close(self) -> None:
-        """End it in order."""
         with self._lock:
             self.over = True
             self._tracker.close(time.monotonic() + _CLOSING)

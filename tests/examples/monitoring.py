@@ -46,7 +46,6 @@ class Rule:
 
 
 def rules() -> list[Rule]:
-    """All of alerts.yml, in order."""
     (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     return [
         Rule(
@@ -61,18 +60,15 @@ def rules() -> list[Rule]:
 
 
 def alerts() -> list[Rule]:
-    """The alerts among them."""
     return [rule for rule in rules() if rule.is_alert]
 
 
 def panels() -> list[dict[str, Any]]:
-    """The panels of the dashboard."""
     found: list[dict[str, Any]] = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
     return found
 
 
 def queries() -> list[str]:
-    """All queries of the dashboard."""
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 

@@ -1,7 +1,4 @@
-"""What is done to drivers, and which alerts fire for it: those named, and no other.
-
-A scenario without alerts is one of a healthy driver.
-"""
+"""What is done to drivers, and which alerts fire for it: those named, and no other."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def _set(**given: Any) -> Callable[[Driver], None]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`end` takes the cause away that `begin` has made; `says` stands in what the alerts say.
-
-    `beside` are alerts that fire too where the cause lasts for long.
-    """
+    """`end` takes away the cause that `begin` has made; the alerts `beside` fire if it lasts."""
 
     name: str
     begin: Callable[[Driver], None]
@@ -82,28 +76,36 @@ def _fence(group: str, positions: Any) -> None:
     raise KafkaError("fenced", code="_FENCED")
 
 
-def _commits_fail(driver: Driver) -> None:
-    driver.store.faults.extend([_refuse] * 100_000)
+def _fail(fault: Callable[..., Any], times: int) -> Callable[[Driver], None]:
+    return lambda driver: driver.store.faults.extend([fault] * times)
+
+
+_commits_fail = _fail(_refuse, 100_000)
 
 
 def _commits_succeed(driver: Driver) -> None:
     driver.store.faults.clear()
 
 
+def _go_silent(driver: Driver) -> None:
+    driver.metrics.close()
+
+
 def _answer(driver: Driver) -> None:
     driver.metrics.serve(driver.port)
 
 
-def _hang_behind(driver: Driver) -> None:
-    driver.step = 5
-    time.sleep(_SCRAPED)
-    driver.hangs = True
+def _behind(then: Callable[[Driver], object]) -> Callable[[Driver], None]:
+    def begin(driver: Driver) -> None:
+        driver.step = 5
+        time.sleep(_SCRAPED)
+        then(driver)
+
+    return begin
 
 
-def _end_behind(driver: Driver) -> None:
-    driver.step = 5
-    time.sleep(_SCRAPED)
-    driver.end_query()
+def _skip(records: int, **how: int) -> Callable[[Driver], None]:
+    return lambda driver: driver.skip(records, **how)
 
 
 def _skip_and_go_idle(driver: Driver) -> None:
@@ -113,10 +115,13 @@ def _skip_and_go_idle(driver: Driver) -> None:
     driver.written = 0
 
 
-def _restart(driver: Driver, times: int) -> None:
-    for _ in range(times):
-        driver.restart()
-        time.sleep(_SCRAPED)
+def _restarts(times: int) -> Callable[[Driver], None]:
+    def begin(driver: Driver) -> None:
+        for _ in range(times):
+            driver.restart()
+            time.sleep(_SCRAPED)
+
+    return begin
 
 
 def _restart_from_before(driver: Driver) -> None:
@@ -129,14 +134,22 @@ def _recreate_topic(driver: Driver) -> None:
     driver.store.groups.clear()
 
 
-def _restart_with_a_wrong_group(driver: Driver) -> None:
-    driver.queries.source_options = {0: driver.options("")}
-    driver.restart_query()
+def _restart_in(group: str | None) -> Callable[[Driver], None]:
+    """None: in its own group."""
+
+    def begin(driver: Driver) -> None:
+        driver.queries.source_options = {0: driver.options(group)}
+        driver.restart_query()
+
+    return begin
 
 
-def _restart_with_its_group(driver: Driver) -> None:
-    driver.queries.source_options = {0: driver.options()}
-    driver.restart_query()
+def _delete_group(driver: Driver) -> None:
+    driver.store.groups.clear()
+
+
+def _arrives(driver: Driver) -> None:
+    driver.arrives("{}")
 
 
 def _accept(driver: Driver) -> None:
@@ -144,7 +157,7 @@ def _accept(driver: Driver) -> None:
     driver.restart()
 
 
-def _between_batches(change: Callable[[Driver], object]) -> Callable[[Driver], None]:
+def _between(change: Callable[[Driver], object]) -> Callable[[Driver], None]:
     """The group is read at the next commit: its newest snapshot is older than a minute then."""
 
     def begin(driver: Driver) -> None:
@@ -156,13 +169,16 @@ def _between_batches(change: Callable[[Driver], object]) -> Callable[[Driver], N
     return begin
 
 
-def _commit_as_a_tool(driver: Driver) -> None:
+def _by_a_tool(driver: Driver) -> None:
     driver.store.groups[driver.name][P0] = Position(offset=3, metadata="a tool")
 
 
-def _refuse_some(driver: Driver, rows: int) -> None:
-    assert isinstance(driver.sink, SinkOfSome)
-    driver.sink.refused = rows
+def _refuse_some(rows: int) -> Callable[[Driver], None]:
+    def change(driver: Driver) -> None:
+        assert isinstance(driver.sink, SinkOfSome)
+        driver.sink.refused = rows
+
+    return change
 
 
 def _begin_another_checkpoint(driver: Driver) -> None:
@@ -170,28 +186,18 @@ def _begin_another_checkpoint(driver: Driver) -> None:
     driver.restart()
 
 
+_SINK, _OF_SOME = (_driver(sink=sink, listens=False) for sink in (MemorySink, SinkOfSome))
 MINUTES = (
     # healthy
     _case("steady", driver=_driver(sink=MemorySink)),
     _case("a-batch-behind", driver=_driver(backlog=10, step=10)),
     _case("idle", driver=_driver(backlog=10, written=0)),
     _case("traffic-drops", begin=_set(written=1)),
-    _case("redeployed", begin=lambda driver: _restart(driver, 3)),
-    _case("ended-behind", begin=_end_behind),
+    _case("redeployed", begin=_restarts(3)),
+    _case("ended-behind", begin=_behind(Driver.end_query)),
     # drivers and groups
-    _case(
-        "no-answer",
-        "TargetDown",
-        lambda driver: driver.metrics.close(),
-        _answer,
-        says="No metrics from no-answer",
-    ),
-    _case(
-        "dies-again",
-        "DriverRestarts",
-        lambda driver: _restart(driver, 4),
-        says="was restarted 4 times",
-    ),
+    _case("no-answer", "TargetDown", _go_silent, _answer, says="No metrics from no-answer"),
+    _case("dies-again", "DriverRestarts", _restarts(4), says="was restarted 4 times"),
     _case(
         "no-right",
         "CommitsFail CommitErrorRate QueryStandsStill",
@@ -200,32 +206,11 @@ MINUTES = (
         beside="RateDropped",
         says="confirmed commits to the group: GROUP_AUTHORIZATION_FAILED.",
     ),
-    _case(
-        "coordinator-unwell",
-        "CommitErrorRate",
-        lambda driver: driver.store.faults.extend([_time_out] * 9),
-        says="% of the commits to group coordinator-unwell fail",
-    ),
-    _case(
-        "a-tool-commits",
-        "SomebodyElseCommits",
-        _between_batches(_commit_as_a_tool),
-        says="a-tool-commits (foreign_commit)",
-    ),
-    _case(
-        "fenced",
-        "SomebodyElseCommits",
-        lambda driver: driver.store.faults.append(_fence),
-        Driver.restart,
-        says="fenced (fenced)",
-    ),
-    _case("topic-recreated", "TopicRecreated", _between_batches(_recreate_topic), Driver.restart),
-    _case(
-        "group-deleted",
-        "GroupIncident",
-        _between_batches(lambda driver: driver.store.groups.clear()),
-        says="group-deleted: offsets_missing",
-    ),
+    _case("coordinator-unwell", "CommitErrorRate", _fail(_time_out, 9), says="% of the commits"),
+    _case("a-tool-commits", "SomebodyElseCommits", _between(_by_a_tool), says="(foreign_commit)"),
+    _case("fenced", "SomebodyElseCommits", _fail(_fence, 1), Driver.restart, says="(fenced)"),
+    _case("topic-recreated", "TopicRecreated", _between(_recreate_topic), Driver.restart),
+    _case("group-deleted", "GroupIncident", _between(_delete_group), says=": offsets_missing"),
     _case("read-twice", "GroupIncident", _set(sources=2), says="read-twice: partitions_shared"),
     _case(
         "older-checkpoint",
@@ -240,7 +225,6 @@ MINUTES = (
         "QueryFallsBehind",
         _set(written=30, step=10),
         _set(written=10, step=10_000),
-        says="Query more-is-written is ",
     ),
     _case("executors-lost", "QueryFallsBehind RateDropped", _set(step=2), _set(step=10_000)),
     _case(
@@ -250,64 +234,39 @@ MINUTES = (
         says="records of t wait",
         driver=_driver(backlog=100_000, step=10),
     ),
+    # What it has reached is committed again meanwhile.
     _case(
-        "hangs-behind",  # what it has reached is committed again meanwhile
+        "hangs-behind",
         "QueryFallsBehind QueryStandsStill QueryHangs",
-        _hang_behind,
+        _behind(_set(hangs=True)),
         _set(hangs=False, step=10_000),
         beside="RateDropped",
         driver=_driver(recommit=HOUR / 6),
     ),
-    _case(
-        "hangs-at-the-end",  # only `serve` sees that records wait
-        "QueryStandsStill QueryHangs",
-        _set(hangs=True),
-        _set(hangs=False),
-    ),
-    _case(
-        "skips",
-        "BatchesDoNotContinue SourceWithheld",
-        lambda driver: driver.skip(5),
-        _accept,
-        says="(gap)",
-    ),
-    _case("wrong-group", "SourceIgnored", _restart_with_a_wrong_group, _restart_with_its_group),
-    _case("events-dropped", "ProgressEventsMissed", lambda driver: driver.skip(30, batches=3)),
+    # Only `serve` sees that records wait.
+    _case("hangs-at-the-end", "QueryStandsStill QueryHangs", _set(hangs=True), _set(hangs=False)),
+    _case("skips", "BatchesDoNotContinue SourceWithheld", _skip(5), _accept, says="(gap)"),
+    _case("wrong-group", "SourceIgnored", _restart_in(""), _restart_in(None)),
+    _case("events-dropped", "ProgressEventsMissed", _skip(30, batches=3)),
     # sinks
-    _case(
-        "sink-refuses",
-        "SinkBatchFailed",
-        lambda driver: driver.skip(5),
-        says="sink-refuses failed: GapError",
-        driver=_driver(sink=MemorySink, listens=False),
-    ),
+    _case("sink-refuses", "SinkBatchFailed", _skip(5), says="failed: GapError", driver=_SINK),
     _case(
         "format-changed",
         "DeadLetters",
-        lambda driver: _refuse_some(driver, 5),
-        lambda driver: _refuse_some(driver, 0),
-        says="of the rows of query format-changed cannot be written",
-        driver=_driver(sink=SinkOfSome, listens=False),
+        _refuse_some(5),
+        _refuse_some(0),
+        says="of query format-changed cannot be written",
+        driver=_OF_SOME,
     ),
     _case(
         "gap-accepted",
         "RowsLost",
-        lambda driver: driver.skip(40),
+        _skip(40),
         driver=_driver(sink=MemorySink, listens=False, on_gap="accept"),
     ),
-    _case(
-        "checkpoint-deleted",
-        "RowsLost",
-        _begin_another_checkpoint,
-        driver=_driver(sink=MemorySink, listens=False),
-    ),
+    _case("checkpoint-deleted", "RowsLost", _begin_another_checkpoint, driver=_SINK),
     # eo_listener itself
-    _case(
-        "event-unreadable",
-        "InternalError",
-        lambda driver: driver.arrives("{}"),
-        says="eo_listener has a fault in event-unreadable",
-    ),
+    _case("event-unreadable", "InternalError", _arrives, says="a fault in event-unreadable"),
 )
 """Where a minute is a second."""
 

@@ -1,12 +1,7 @@
-"""The alerts fire and clear: by promtool, and in a real Prometheus that scrapes drivers' numbers.
-
-There the rules' minutes are seconds. The drivers are ours but for Spark and Kafka. Each has a
-trouble of its own, all at the same time; some have none.
-"""
+"""The alerts fire and clear: by promtool, and in a real Prometheus whose minutes are seconds."""
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +24,7 @@ from tests.cli.serve.made_up import group
 from tests.examples.driver import CLUSTER, TIMES, Driver, running
 from tests.examples.monitoring import FOLDER, OR_NONE, alerts, commands, faster, queries
 from tests.examples.scenarios import DAYS_TIMES, HOURS_AND_DAYS, HOURS_TIMES, MINUTES, Scenario
+from tests.processes import finished
 from tests.prometheus_server import PrometheusServer, programs, prometheus
 from tests.waiting import until
 
@@ -50,14 +46,7 @@ _CLEAR = 2.0  # seconds in which nothing fires any more
 )
 def test_promtool_agrees(arguments: tuple[str, ...]) -> None:
     """The files are what Prometheus takes, and each alert fires and clears when it should."""
-    answer = subprocess.run(
-        [programs() / "promtool", *arguments],
-        cwd=FOLDER,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    answer = finished([programs() / "promtool", *arguments], cwd=FOLDER)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "SUCCESS" in answer.stdout
 
@@ -124,7 +113,6 @@ def scraped(
 
 
 def of_drivers(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Alerts by the driver that they are about, and by name."""
     sorted_out: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for one in found:
         labels = one.get("labels") or one["metric"]

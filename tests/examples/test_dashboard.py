@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.broker import free_port
-from tests.examples.demo.program import demo
+from tests.examples.demo.program import PATIENCE, Demo
 from tests.examples.monitoring import FOLDER, OR_NONE, queries
 from tests.prometheus_server import PrometheusServer, prometheus
 from tests.waiting import until
@@ -38,12 +38,12 @@ def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
     arguments = ("--sink", "sqlite", "--rows", "60000", "--rate", "3000")
     with (
         prometheus(tmp_path, config(port)) as server,
-        demo(*arguments, "--json", "--metrics-port", str(port)) as running,
+        Demo(*arguments, "--json", "--metrics-port", str(port)) as running,
     ):
 
         def has_data() -> bool:
             left = without_data(server)
-            assert not left or running.process.poll() is None, (left, running.err)
+            assert not left or running.code() is None, (left, running.errors)
             return not left
 
         until(has_data, _LONGEST, lambda: without_data(server))
@@ -55,5 +55,5 @@ def test_every_query_has_data_in_the_demo(tmp_path: Path) -> None:
         asked = scaled["metadata"]["query"].replace("flights-to-pg", "flights-demo")
         assert len(server.query(asked)) == 1
         assert server.firing() == []
-        assert running.end() == 0, running.err
+        assert running.ending(seconds=PATIENCE)[0] == 0, running.errors
         assert running.left() == []

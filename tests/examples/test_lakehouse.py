@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ import pytest
 
 from examples.lakehouse.events import NEW_FIELD, events
 from examples.lakehouse.produce import create_topics, produce
-from examples.lakehouse.settings import FLIGHTS, SPARK, WEATHER
+from examples.lakehouse.settings import FLIGHTS, WEATHER
 from tests import iceberg_jars
 from tests.attack import faults
 from tests.attack.durable import Durable
 from tests.attack.faults import Fault
 from tests.broker import Broker
+from tests.processes import finished
 from tests.spark_session import submit_environment
 from tests.topics import Topics
 from tests.waiting import until
@@ -35,15 +35,8 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 EQUAL = "All tables are equal to the events."
-JOBS = ("stream_write_raw", "upsert_enriched")
+JOBS = (".stream_write_raw", ".upsert_enriched")
 BETWEEN = {"sink.committed": Fault(do="fell")}  # a batch's first table has it, the other has not
-SMALL = """
-import sys
-from pathlib import Path
-from examples.lakehouse import {job}
-{job}.start(sys.argv[1], Path(sys.argv[2]), once=True, per_trigger={records}).awaitTermination()
-"""
-"""A program that starts a job for batches of a few records."""
 
 
 @pytest.fixture
@@ -56,28 +49,18 @@ def servers(broker: Broker) -> Iterator[str]:
             topics.delete(name)
 
 
-def python(
+def run(
+    module: str,
     *arguments: object,
     crash: dict[str, Fault] | None = None,
     log: Path | None = None,
     root: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python to its end, or to the crash, in the folder `root`; `log` has the fault points."""
+    """Run a program to its end, or to the crash, in `root`; `log` has the fault points."""
     armed = {} if log is None else faults.environment(crash or {}, log)
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-        cwd=root,
-        env={**submit_environment(), "PYTHONPATH": f"{root}:{ROOT}", **armed},
-    )
-
-
-def run(module: str, *arguments: object, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Run one of its programs."""
-    return python("-m", f"examples.lakehouse{module}", *arguments, **how)
+    own = {**submit_environment(), "PYTHONPATH": f"{root}:{ROOT}", **armed}
+    command = [sys.executable, "-m", f"examples.lakehouse{module}", *arguments]
+    return finished(command, timeout=400, cwd=root, env=own)
 
 
 def run_well(module: str, *arguments: object, **how: Any) -> str:
@@ -88,14 +71,8 @@ def run_well(module: str, *arguments: object, **how: Any) -> str:
 
 
 def check_equal(lake: Path, flights: int, **how: Any) -> None:
-    """All tables are what the events say."""
     equal = run(".compare", lake, flights, **how)
     assert equal.stdout.strip().endswith(EQUAL), equal.stdout + equal.stderr[-3000:]
-
-
-def batches(lake: Path, job: str) -> Durable:
-    """What the checkpoint of a job still has."""
-    return Durable(lake / "checkpoints" / job.replace("_", "-"))
 
 
 def test_one_command_runs_all(tmp_path: Path) -> None:
@@ -114,7 +91,7 @@ def test_maintained_between_two_runs_each_event_is_there_once(servers: str, tmp_
     create_topics(servers)
     for first, last in ((0, half), (half, None)):
         produce(servers, 150, first, last)
-        for job in (".stream_write_raw", ".upsert_enriched"):
+        for job in JOBS:
             run_well(job, servers, lake, "--once")
         maintain = (".maintain", lake, "--expire-after-hours", 0)
         assert "rewritten_data_files_count" not in run_well(*maintain)
@@ -126,33 +103,13 @@ def test_killed_between_two_tables_each_event_is_there_once(servers: str, tmp_pa
     """Each job dies where its first table has a batch and the other has not, which is seen."""
     lake = tmp_path / "lake"
     run_well(".produce", servers, 150)
-    for job in (".stream_write_raw", ".upsert_enriched"):
+    for job in JOBS:
         log = tmp_path / f"log{job}"
         assert run(job, servers, lake, "--once", crash=BETWEEN, log=log).returncode < 0
         assert "sink.committed 1 fell" in log.read_text()
         differs = run(".compare", lake, 150)
         assert (differs.returncode, "The tables differ" in differs.stdout) == (1, True)
         run_well(job, servers, lake, "--once")
-    check_equal(lake, 150)
-
-
-def test_in_small_batches_the_checkpoint_stays_small(servers: str, tmp_path: Path) -> None:
-    """Of at most maxOffsetsPerTrigger records; ten are kept. Each job dies in its 13th batch."""
-    lake, records = tmp_path / "lake", 30
-    run_well(".produce", servers, 150)
-    crash = {"sink.committed": Fault(do="fell", nth=25)}
-    for job in JOBS:
-        log = tmp_path / f"log-{job}"
-        command = ("-c", SMALL.format(job=job, records=records), servers, lake)
-        assert python(*command, crash=crash, log=log).returncode < 0
-        assert "sink.committed 25 fell" in log.read_text()
-        answer = python(*command)
-        assert answer.returncode == 0, answer.stderr[-3000:]
-        kept = batches(lake, job).batches
-        ends = [sum(batch.ends.values()) for batch in kept]
-        assert kept[-1].number > 13
-        assert len(kept) <= int(SPARK["spark.sql.streaming.minBatchesToRetain"]) + 1
-        assert max(b - a for a, b in pairwise(ends)) <= records
     check_equal(lake, 150)
 
 
@@ -170,7 +127,7 @@ def test_a_new_field_is_a_column_while_the_job_runs(servers: str, tmp_path: Path
         def await_end(records: int) -> None:
             def reached() -> bool:
                 assert job.poll() is None
-                kept = batches(lake, JOBS[0]).batches
+                kept = Durable(lake / "checkpoints" / "stream-write-raw").batches
                 return bool(kept) and sum(kept[-1].ends.values()) == records
 
             until(reached, 200, despite=FileNotFoundError)  # Spark deletes files meanwhile

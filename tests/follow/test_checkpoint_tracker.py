@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,18 +84,6 @@ def test_a_snapshot_at_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> No
     assert read_once(Checkpoint(str(tmp_path))) == Reading(query_id=ID)
 
 
-def test_each_new_batch_is_committed_once() -> None:
-    """The whole map of a batch, when it is new; nothing while it stays the same."""
-    one = tracker()
-    first = one.on_reading(at(3, {0: 5, 1: 7}), 100.0)
-    assert committed(first) == {"g": {0: 5, 1: 7}}
-    assert kinds(first) == [NoticeKind.FOLLOWING]
-    assert not first.recommit
-    same = one.on_reading(at(3, {0: 5, 1: 7}), 105.0)
-    assert (same.commits, same.events) == ((), ())
-    assert committed(one.on_reading(at(7, {0: 9, 1: 7}), 110.0)) == {"g": {0: 9, 1: 7}}
-
-
 def test_the_metadata_says_query_batch_and_sidecar() -> None:
     """Whoever reads the group sees which query's checkpoint it follows."""
     one = tracker(replace(TARGET, name="flights"))
@@ -104,17 +92,6 @@ def test_the_metadata_says_query_batch_and_sidecar() -> None:
     assert metadata == CommitMetadata(
         name="flights", query_id="95fa6369", run_id="follow", batch_id=41
     )
-
-
-def test_the_full_map_is_recommitted_with_each_recommit() -> None:
-    """All of it, also when nothing has changed, every `recommit_interval` seconds."""
-    one = tracker()
-    one.on_reading(at(3, {0: 5, 1: 7}), 100.0)
-    assert one.on_reading(at(3, {0: 5, 1: 7}), 3699.0).commits == ()
-    beat = one.on_reading(at(3, {0: 5, 1: 7}), 3700.0)
-    assert beat.recommit
-    assert committed(beat) == {"g": {0: 5, 1: 7}}
-    assert one.on_reading(at(3, {0: 5, 1: 7}), 3705.0).commits == ()
 
 
 def test_the_lesser_of_two_sources_counts() -> None:
@@ -146,15 +123,67 @@ def test_topics_without_a_group_are_reported_in_their_order() -> None:
     assert [commit.group for commit in commits] == ["ga"]
 
 
-def test_a_checkpoint_whose_id_cannot_be_read_is_no_other_one() -> None:
-    """It is the same as before once it can be read again, with nothing new to commit."""
-    one = begun(at(3, {0: 5}))
-    damaged = Reading(findings=(FileFinding(file="metadata", kind=FileFindingKind.EMPTY),))
-    for now in (5.0, 10.0, 15.0):
-        step = one.on_reading(damaged, now)
-        assert NoticeKind.REPLACED not in kinds(step)
+def looked(number: int, end: int, query: str = ID, torn: FileFinding | None = None) -> Reading:
+    """One reading of a checkpoint whose newest readable batch ends there."""
+    return replace(at(number, {0: end}, query=query), findings=(torn,) if torn else ())
+
+
+BEFORE = Reading(query_id=ID)
+AT_8 = (looked(8, 60), {0: 60}, [NoticeKind.FOLLOWING])
+AT_8_TORN = looked(8, 60, torn=TORN)
+NO_ID = Reading(findings=(FileFinding(file="metadata", kind=FileFindingKind.EMPTY),))
+DAMAGED = Reading(query_id=ID, findings=(TORN,))
+Look = tuple[Reading, Mapping[int, int], list[NoticeKind]]  # what is then committed, and reported
+
+
+@pytest.mark.parametrize("looks", [
+    # The whole map of a batch when it is new, and nothing while it stays the same.
+    [(at(3, {0: 5, 1: 7}), {0: 5, 1: 7}, [NoticeKind.FOLLOWING]), (at(3, {0: 5, 1: 7}), {}, []),
+     (at(7, {0: 9, 1: 7}), {0: 9, 1: 7}, [])],
+    # A query that has not finished a batch is told once, and committed when it has.
+    [(BEFORE, {}, [NoticeKind.NOTHING_DURABLE]), (BEFORE, {}, []),
+     (looked(0, 5), {0: 5}, [NoticeKind.FOLLOWING])],
+    # Nothing is durable, and something cannot be read: that is said, and not that it is new.
+    [(DAMAGED, {}, []), (DAMAGED, {}, [NoticeKind.UNREADABLE]),
+     (looked(0, 5), {0: 5}, [NoticeKind.FOLLOWING])],
+    # An id that cannot be read makes no other query: nothing is new when it can be again.
+    [AT_8, (NO_ID, {}, []), (NO_ID, {}, [NoticeKind.UNREADABLE]), (NO_ID, {}, []),
+     (looked(8, 60), {}, [])],
+    # A file may be read while it is being written: the second reading reports it, once.
+    [AT_8, (AT_8_TORN, {}, []), (AT_8_TORN, {}, [NoticeKind.UNREADABLE]),
+     (AT_8_TORN, {}, []), (looked(9, 70), {0: 70}, [])],
+    # Twice and nothing torn: somebody took it back, or planned 8 again; the committer decides.
+    [AT_8, (looked(5, 30), {}, []), (looked(5, 30), {0: 30}, [NoticeKind.REWOUND])],
+    [AT_8, (looked(8, 70), {}, []), (looked(8, 70), {0: 70}, [NoticeKind.REWOUND]),
+     (BEFORE, {}, []), (BEFORE, {}, [NoticeKind.REWOUND]), (BEFORE, {}, [])],
+    # Two readings in a row must show the same; a good one between them starts over.
+    [AT_8, (looked(5, 30), {}, []), (looked(4, 20), {}, []), (looked(9, 70), {0: 70}, []),
+     (looked(4, 20), {}, []), (looked(4, 20), {0: 20}, [NoticeKind.REWOUND])],
+])  # fmt: skip  # one look, or some, a line
+def test_what_follows_from_looks(looks: Sequence[Look]) -> None:
+    """A checkpoint that grows, is damaged, or is taken back: commits and notices, look by look."""
+    one = tracker()
+    for number, (reading, ends, told) in enumerate(looks):
+        step = one.on_reading(reading, 5.0 * number)
+        assert (committed(step).get("g", {}), kinds(step)) == (ends, told), number
         assert not step.released
-    assert one.on_reading(at(3, {0: 5}), 20.0).commits == ()
+
+
+def test_a_recommit_has_the_full_map() -> None:
+    """Every `recommit_interval` seconds, and the newest batch is not taken back when it is torn."""
+    one = tracker()
+    assert not one.on_reading(at(8, {0: 5, 1: 7}), 100.0).recommit
+    for now, reading in ((3699.0, at(8, {0: 5, 1: 7})), (3699.5, looked(7, 4, torn=TORN))):
+        assert one.on_reading(reading, now).commits == ()
+    beat = one.on_reading(looked(7, 4, torn=TORN), 3700.0)
+    assert (beat.recommit, committed(beat)) == (True, {"g": {0: 5, 1: 7}})
+    assert one.on_reading(looked(7, 4, torn=TORN), 3705.0).commits == ()
+
+
+def test_a_last_reading_waits_for_no_other() -> None:
+    """At the end one reading is enough: a torn file is reported, a step back is offered."""
+    step = begun(looked(8, 60)).on_reading(looked(5, 30), 5.0, final=True)
+    assert (kinds(step), committed(step)) == ([NoticeKind.REWOUND], {"g": {0: 30}})
 
 
 def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
@@ -162,10 +191,8 @@ def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
     one = tracker()
     assert kinds(one.on_reading(Reading(), 0.0)) == [NoticeKind.ABSENT]
     assert kinds(one.on_reading(Reading(), 5.0)) == []
-    assert kinds(one.on_reading(at(0, {0: 1}), 10.0)) == [
-        NoticeKind.RECOVERED,
-        NoticeKind.FOLLOWING,
-    ]
+    there = kinds(one.on_reading(looked(0, 1), 10.0))
+    assert there == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
     first = one.on_reading(Reading(), 15.0)  # which may meet it in the middle of a change
     assert (first.released, first.events) == (False, ())
     gone = one.on_reading(Reading(), 20.0)
@@ -176,45 +203,15 @@ def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
 
 
 def test_another_query_in_the_same_place_is_reported() -> None:
-    """Its offsets are committed as they are: whether a group may go back is not decided here."""
-    one = begun(at(9, {0: 50}))
-    step = one.on_reading(at(0, {0: 3}, query=OTHER), 5.0)
+    """It may go back, as far as is decided here, and is not held for what the one before did."""
+    one = begun(looked(1, 50))
+    one.on_reading(looked(2, 40), 5.0)
+    assert one.on_reading(looked(3, 60), 10.0).commits == ()  # which the guard withholds
+    step = one.on_reading(looked(0, 3, OTHER), 15.0)
     assert kinds(step) == [NoticeKind.REPLACED, NoticeKind.FOLLOWING]
     assert step.released
     assert committed(step) == {"g": {0: 3}}
-
-
-def test_a_torn_file_counts_when_it_stays_torn() -> None:
-    """A file may be read while it is being written, so the second reading reports it, once."""
-    one = begun(at(7, {0: 50}))
-    torn = replace(at(7, {0: 50}), findings=(TORN,))
-    assert one.on_reading(torn, 5.0).events == ()
-    assert kinds(one.on_reading(torn, 10.0)) == [NoticeKind.UNREADABLE]
-    assert one.on_reading(torn, 15.0).events == ()
-    assert committed(one.on_reading(at(8, {0: 60}), 20.0)) == {"g": {0: 60}}
-
-
-def test_a_torn_newest_batch_takes_nothing_back() -> None:
-    """When only an older batch can be read, the group stays where it is, recommit included."""
-    one = begun(at(8, {0: 60}))
-    older = replace(at(7, {0: 50}), findings=(TORN,))
-    for now in (5.0, 10.0, 15.0):
-        assert one.on_reading(older, now).commits == ()
-    assert committed(one.on_reading(older, 4000.0)) == {"g": {0: 60}}
-
-
-@pytest.mark.parametrize(("number", "end"), [(5, 30), (8, 70)])  # 8 was planned again
-def test_a_checkpoint_taken_back_is_reported_and_offered(number: int, end: int) -> None:
-    """Twice and nothing torn: somebody rewound it; the committer decides."""
-    one = begun(at(8, {0: 60}))
-    assert one.on_reading(at(number, {0: end}), 5.0).commits == ()
-    step = one.on_reading(at(number, {0: end}), 10.0)
-    assert kinds(step) == [NoticeKind.REWOUND]
-    assert committed(step) == {"g": {0: end}}
-    emptied = Reading(query_id=ID)
-    one.on_reading(emptied, 15.0)
-    assert kinds(one.on_reading(emptied, 20.0)) == [NoticeKind.REWOUND]
-    assert one.on_reading(emptied, 25.0).events == ()
+    assert committed(one.on_reading(looked(1, 4, OTHER), 20.0)) == {"g": {0: 4}}
 
 
 @pytest.mark.parametrize(
@@ -268,12 +265,7 @@ def test_a_storage_out_of_reach_is_asked_less_and_less() -> None:
 
 def test_a_query_of_another_kind_is_reported_once() -> None:
     """Nothing of Kafka in it; continuous processing is said where following begins."""
-    other = BatchOffsets(
-        batch=1,
-        version=1,
-        metadata="{}",
-        sources=(SourceOffsets(id="0", text="5", offsets=None),),
-    )
+    other = replace(batch(1), sources=(SourceOffsets(id="0", text="5", offsets=None),))
     one = tracker()
     step = one.on_reading(Reading(query_id=ID, durable=other), 0.0)
     assert kinds(step) == [NoticeKind.FOLLOWING, NoticeKind.NO_KAFKA]
@@ -284,65 +276,15 @@ def test_a_query_of_another_kind_is_reported_once() -> None:
     assert "continuous processing" in str(notice)
 
 
-def test_before_the_first_batch() -> None:
-    """A query that has not finished one is told once, and committed when it has."""
-    one = tracker()
-    planned = Reading(query_id=ID)
-    assert kinds(one.on_reading(planned, 0.0)) == [NoticeKind.NOTHING_DURABLE]
-    assert kinds(one.on_reading(planned, 5.0)) == []
-    assert committed(one.on_reading(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
-
-
 def test_a_source_that_gets_its_first_offset_has_no_past() -> None:
     """Spark writes no offset for a source without data; one that comes later is committed."""
     empty = SourceOffsets(id="1", text="-", offsets=None)
-    one = tracker()
-    first = batch(1, {0: 50})
-    one.on_reading(
-        Reading(query_id=ID, durable=replace(first, sources=(*first.sources, empty))), 0.0
-    )
+
+    def half(number: int, end: int) -> Reading:
+        made = batch(number, {0: end})
+        return Reading(query_id=ID, durable=replace(made, sources=(*made.sources, empty)))
+
+    one = begun(half(1, 50))
     step = one.on_reading(at(2, {0: 60}, {5: 7}), 5.0)
-    assert step.events == ()
-    assert committed(step) == {"g": {0: 60, 5: 7}}
-    gone = batch(3, {0: 70})
-    step = one.on_reading(
-        Reading(query_id=ID, durable=replace(gone, sources=(*gone.sources, empty))), 10.0
-    )
-    assert committed(step) == {"g": {0: 70}}
-
-
-def test_a_damaged_file_before_the_first_batch_is_reported_and_waited_for() -> None:
-    """Nothing is durable, and something cannot be read: that is said, and not that it is new."""
-    torn = Reading(query_id=ID, findings=(TORN,))
-    one = begun(torn)
-    step = one.on_reading(torn, 5.0)
-    assert kinds(step) == [NoticeKind.UNREADABLE]
-    assert (step.commits, step.pause) == ((), 5.0)
-    assert committed(one.on_reading(at(0, {0: 5}), 10.0)) == {"g": {0: 5}}
-
-
-def test_a_last_reading_waits_for_no_other() -> None:
-    """At the end one reading is enough: a torn file is reported, a step back is offered."""
-    one = begun(at(8, {0: 60}))
-    step = one.on_reading(at(5, {0: 30}), 5.0, final=True)
-    assert kinds(step) == [NoticeKind.REWOUND]
-    assert committed(step) == {"g": {0: 30}}
-
-
-def test_a_doubt_that_changes_is_a_new_doubt() -> None:
-    """Two readings in a row must show the same; a good one between them starts over."""
-    one = begun(at(8, {0: 60}))
-    assert one.on_reading(at(5, {0: 30}), 5.0).commits == ()
-    assert one.on_reading(at(4, {0: 20}), 10.0).commits == ()
-    assert committed(one.on_reading(at(9, {0: 70}), 15.0)) == {"g": {0: 70}}
-    assert one.on_reading(at(4, {0: 20}), 20.0).commits == ()
-    assert committed(one.on_reading(at(4, {0: 20}), 25.0)) == {"g": {0: 20}}
-
-
-def test_what_the_guard_withheld_is_free_with_another_query() -> None:
-    """A query that was started anew is not held for what the one before did."""
-    one = begun(at(1, {0: 50}))
-    one.on_reading(at(2, {0: 40}), 5.0)
-    assert one.on_reading(at(3, {0: 60}), 10.0).commits == ()
-    one.on_reading(at(0, {0: 3}, query=OTHER), 15.0)
-    assert committed(one.on_reading(at(1, {0: 4}, query=OTHER), 20.0)) == {"g": {0: 4}}
+    assert (step.events, committed(step)) == ((), {"g": {0: 60, 5: 7}})
+    assert committed(one.on_reading(half(3, 70), 10.0)) == {"g": {0: 70}}

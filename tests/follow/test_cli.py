@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from tests.attack import surgery
 from tests.broker import Broker
 from tests.cli.commands import invoke
 from tests.groups import positions
+from tests.processes import Program
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics, unique
 
@@ -24,23 +22,8 @@ COMMAND = [sys.executable, "-m", "eo_listener", "follow"]
 TOPIC = "plain-4.0.0"
 
 
-@contextmanager
-def service(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The command as a service; what a failed test has left of it is killed."""
-    words, pipe = [*COMMAND, *arguments, "--interval", "0.2"], subprocess.PIPE
-    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as following:
-        try:
-            yield following
-        finally:
-            following.kill()
-
-
-def read_until(following: subprocess.Popen[str], words: str) -> None:
-    assert following.stderr is not None
-    for line in following.stderr:
-        if words in line:
-            return
-    raise AssertionError(words)
+def service(*arguments: str) -> Program:
+    return Program([*COMMAND, *arguments, "--interval", "0.2"])
 
 
 @pytest.mark.slow
@@ -48,11 +31,10 @@ def test_sigterm_ends_it_also_while_kafka_is_away(tmp_path: Path) -> None:
     """Exit 0 within seconds, the offsets that could not be committed are named, no traceback."""
     folder = unpack("4.0.0", "plain", tmp_path / "c")
     with service(str(folder), "-b", "127.0.0.1:1", "-g", "g") as following:
-        read_until(following, "commit failed")
+        following.await_text("commit failed")
         began = time.monotonic()
-        following.send_signal(signal.SIGTERM)
-        _, rest = following.communicate(timeout=60)
-    assert following.returncode == 0, rest
+        code, rest = following.ending(signal.SIGTERM)
+    assert code == 0, rest
     assert time.monotonic() - began < 20.0
     assert f"{TOPIC}-0" in rest
     assert "Traceback" not in rest
@@ -63,10 +45,8 @@ def test_ctrl_c_ends_it_at_once(broker: Broker, topic: str, tmp_path: Path) -> N
     """With nothing left to commit: exit 0, not a word."""
     group, folder = unique("g"), unpack("4.0.0", "plain", tmp_path / "c")
     with service(str(folder), "-b", broker.bootstrap_servers, "-g", group) as following:
-        read_until(following, "commits have begun")
-        following.send_signal(signal.SIGINT)
-        _, rest = following.communicate(timeout=60)
-    assert (following.returncode, rest) == (0, "")
+        following.await_text("commits have begun")
+        assert following.ending(signal.SIGINT) == (0, "")
     assert held(broker, group) == [24, 21, 15]
 
 
@@ -116,10 +96,9 @@ def test_each_mode_commits(mode: str, broker: Broker, topic: str, tmp_path: Path
         assert invoke("follow", *common, "--once").exit_code == 0
         assert held(broker, group) == [24, 21, 15]
     with service(*common) as following:
-        read_until(following, "follows query")
-        following.send_signal(signal.SIGTERM)
-        _, rest = following.communicate(timeout=60)
-    assert following.returncode == 0, rest
+        following.await_text("follows query")
+        code, rest = following.ending(signal.SIGTERM)
+    assert code == 0, rest
     assert "Traceback" not in rest
 
 

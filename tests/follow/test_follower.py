@@ -32,8 +32,6 @@ CLUSTER = Cluster.from_properties({"bootstrap.servers": "h:1"})
 
 
 class Watched:
-    """Followers that share groups in memory, and all their events."""
-
     def __init__(self) -> None:
         self.groups = MemoryGroups()
         self.events: list[Event] = []
@@ -237,25 +235,6 @@ def test_once_reports_each_checkpoint(watched: Watched, tmp_path: Path) -> None:
     assert watched.held("good") == three(2)
     assert watched.held("torn") == three(1)
     assert reports[0].groups["good"][TopicPartition("plain-4.0.0", 0)] == 24
-
-
-def test_once_says_what_was_not_confirmed(watched: Watched, tmp_path: Path) -> None:
-    """A group further on is refused (1), a Kafka that does not answer is a failure (3)."""
-    folder = unpack("4.0.0", "plain", tmp_path / "c")
-    assert watched.follower(target(folder)).once(30.0)[0].exit_code == 0
-    surgery.rewind_to(folder, 0)
-    (report,) = watched.follower(target(folder)).once(30.0)
-    assert report.exit_code == 1
-    assert ["below" in why for why in report.refused.values()] == [True] * 3
-    assert watched.held("g") == three(2)
-
-    def away(group: str, positions: Any) -> Any:
-        return dict.fromkeys(positions, "GROUP_AUTHORIZATION_FAILED")
-
-    watched.groups.faults.extend([away] * 50)
-    (report,) = watched.follower(target(folder, "other")).once(30.0)
-    assert report.exit_code == 3
-    assert set(report.failed.values()) == {"GROUP_AUTHORIZATION_FAILED"}
 
 
 def test_one_checkpoint_under_two_names_is_refused(watched: Watched, tmp_path: Path) -> None:

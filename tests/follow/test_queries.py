@@ -22,6 +22,7 @@ from tests import groups
 from tests.attack.offsets_topic import GroupCommit, OffsetsTopic, audit
 from tests.broker import Broker
 from tests.listener.queries import Queries
+from tests.processes import Program
 from tests.topics import Topics, unique
 from tests.waiting import until
 
@@ -31,27 +32,22 @@ COMMAND = [sys.executable, "-m", "eo_listener", "follow"]
 
 
 class Sidecar:
-    """`eo-listener follow` on one checkpoint, as a process."""
+    """`eo-listener follow` on one checkpoint, as a process in each of its lives."""
 
     def __init__(self, checkpoint: Path, broker: Broker, group: str) -> None:
-        self._arguments = [str(checkpoint), "-b", broker.bootstrap_servers, "-g", group]
-        self._log = checkpoint.with_name("sidecar.log")
-        self.process: subprocess.Popen[bytes] | None = None
+        target = [checkpoint, "-b", broker.bootstrap_servers, "-g", group]
+        self._words = [*COMMAND, *target, "--interval", "0.1"]
+        self.lives: list[Program] = []
 
     def start(self) -> None:
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, *self._arguments, "--interval", "0.1"], stderr=log, stdout=log
-            )
+        self.lives.append(Program(self._words))
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal, and give the exit status."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(30)
+        with self.lives[-1] as last:
+            return last.ending(number, 30)[0]
 
     def said(self) -> str:
-        return self._log.read_text()
+        return "\n".join(line for one in self.lives for line in (*one.lines, *one.errors))
 
 
 @contextmanager
@@ -61,8 +57,7 @@ def sidecar(checkpoint: Path, broker: Broker, group: str) -> Iterator[Sidecar]:
     try:
         yield one
     finally:
-        if one.process is not None and one.process.poll() is None:
-            one.end(signal.SIGKILL)
+        one.lives[-1].kill()
 
 
 def total(broker: Broker, group: str) -> int:
@@ -78,7 +73,6 @@ def total(broker: Broker, group: str) -> int:
 
 
 def advance(broker: Broker, group: str) -> None:
-    """Wait until the group has come further than it is now."""
     before = total(broker, group)
     until(lambda: total(broker, group) > before)
 
@@ -141,7 +135,6 @@ class Durable:
 
 @contextmanager
 def running_query(queries: Queries, topics: Topics, topic: str) -> Iterator[None]:
-    """A query of many small batches, and records that keep coming."""
     queries.spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100000")
     query = queries.start(queries.read(subscribe=topic), drain=False)
     ended = threading.Event()
@@ -167,10 +160,7 @@ def running_query(queries: Queries, topics: Topics, topic: str) -> Iterator[None
 def test_killed_at_random_while_the_query_runs(
     kills: int, queries: Queries, topics: Topics
 ) -> None:
-    """Each commit is what its batch made durable, none goes back, and at the end lag is 0.
-
-    Read from `__consumer_offsets`; a last SIGTERM ends it with 0.
-    """
+    """Each commit is what its batch made durable, none goes back, and at the end lag is 0."""
     topic, group = topics.create(), unique("g")
     topics.fill(topic, 60)
     seed = random.randrange(10**6)

@@ -77,16 +77,6 @@ def test_a_trailing_nul_is_dropped() -> None:
     assert CommitMetadata.parse(metadata().text() + "\0") == metadata()
 
 
-def test_a_name_that_just_fits_is_whole() -> None:
-    """It is cut only where it must be."""
-    room = MAX_BYTES - len(metadata("").text().encode())
-    whole = CommitMetadata.parse(metadata("x" * room).text())
-    cut = CommitMetadata.parse(metadata("x" * (room + 1)).text())
-    assert whole is not None
-    assert cut is not None
-    assert (whole.name, cut.name) == ("x" * room, "x" * (room - 1) + "~")
-
-
 def test_what_a_commit_may_carry_besides() -> None:
     """Where it was rewound from, and the guard's mark; each is read back."""
     rewound = metadata().rewinding(150)
@@ -107,9 +97,3 @@ def test_a_writer_is_a_run_of_a_query() -> None:
     assert not one.same_writer(replace(one, run_id="x"))
     assert not one.same_writer(replace(one, query_id="x"))
     assert not one.same_writer(None)
-
-
-def test_a_writer_is_named_by_its_query_or_its_ids() -> None:
-    """By its name where it has one, and by its ids."""
-    assert str(metadata()) == "query 'flights', id 00000010, run 00000020, batch 41"
-    assert str(metadata(None)) == "id 00000010, run 00000020, batch 41"

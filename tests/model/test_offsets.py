@@ -22,20 +22,6 @@ def test_equal_maps_are_equal_whatever_their_order() -> None:
     assert list(one) == [A0, B0]
 
 
-def test_merge_keeps_the_greater_offset() -> None:
-    """Where both name a partition the greater wins, from either side."""
-    assert Offsets({A0: 5, A1: 1}).merge({A0: 3, A1: 2, B0: 7}) == Offsets({A0: 5, A1: 2, B0: 7})
-
-
-def test_narrowing() -> None:
-    """`where` and `without` return new maps and do not change the old one."""
-    whole = Offsets({A0: 5, A1: 1, B0: 2})
-    assert whole.without([A0]) == Offsets({A1: 1, B0: 2})
-    assert whole.where(lambda tp: tp.topic == "b") == Offsets({B0: 2})
-    assert len(whole) == 3
-    assert whole.topics() == ("a", "b")
-
-
 @pytest.mark.parametrize(("partition", "offset"), [(0, -1), (0, -1001), (-1, 5)])
 def test_what_is_no_position_is_refused(partition: int, offset: int) -> None:
     """Spark's -1 and -2 and Kafka's -1001 never become a committed offset."""

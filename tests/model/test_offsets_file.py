@@ -96,8 +96,3 @@ def test_what_cannot_be_read(text: str, words: str) -> None:
     with pytest.raises(FormatError, match=words) as raised:
         read_exported(text)
     assert raised.value.fix is not None
-
-
-def test_the_same_partition_of_two_groups_is_not_twice() -> None:
-    """Each group has its own."""
-    assert len(read_exported("g,t,0,5\nh,t,0,6\n")) == 2

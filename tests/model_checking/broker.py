@@ -57,18 +57,15 @@ class Cluster:
                 del held[tp]
 
     def exists(self, tp: TopicPartition) -> bool:
-        """Whether the partition is there."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition < len(topic.ends)
 
     def grow(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let producers write up to these ends."""
         for tp, end in ends.items():
             topic = self.topics[tp.topic]
             topic.ends[tp.partition] = max(topic.ends[tp.partition], end)
 
     def held(self, group: str) -> dict[TopicPartition, Position]:
-        """The group's offsets."""
         return self.groups.setdefault(group, {})
 
     def admits(self, driver: str, group: str) -> bool:
@@ -85,7 +82,6 @@ class Cluster:
         return True
 
     def snapshot(self, group: str, partitions: Collection[TopicPartition]) -> GroupSnapshot:
-        """What a snapshot shows."""
         held = self.groups.get(group, {})
         here = [tp for tp in partitions if self.exists(tp)]
         return GroupSnapshot(

@@ -21,7 +21,6 @@ def tell(request: pytest.FixtureRequest) -> Tell:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Show the table."""
     lines = config.stash.get(_LINES, [])
     if lines:
         terminalreporter.section("model")

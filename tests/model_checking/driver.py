@@ -69,8 +69,6 @@ class OfferReceiver:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a user decides for a driver, and the times."""
-
     policy: Policy
     retry: Backoff
     guard: GuardMode = GuardMode.WITHHOLD
@@ -78,8 +76,6 @@ class Setting:
 
 
 class Driver:
-    """A driver process."""
-
     def __init__(
         self,
         name: str,
@@ -113,7 +109,6 @@ class Driver:
         )
 
     def start(self, run: QueryRun) -> None:
-        """Start a run of a query."""
         self.runs[run.query] = run
         self.queries.runs[run.run] = run
         self.buffer.add(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))
@@ -134,7 +129,6 @@ class Driver:
         return now if self.buffer else self.tracker.due()
 
     def serve(self, now: float) -> None:
-        """Run the loop of the tracker's thread once."""
         self.tracker.serve(self.buffer.take(), Moment(now, now))
 
     def wait(self, now: float) -> float | None:
@@ -142,7 +136,6 @@ class Driver:
         return self.cluster_state.wait(now)
 
     def request(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """What the worker sends now."""
         return self.cluster_state.next(now)
 
     def live(self, since: float, until: float) -> None:
@@ -154,6 +147,5 @@ class Driver:
             self.cluster_state._last_next = until
 
     def take_events(self) -> list[Event]:
-        """All events since the last call."""
         told, self.front.events = self.front.events, []
         return told

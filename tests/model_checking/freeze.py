@@ -38,7 +38,6 @@ _SATURATED = {"positions_read": 2, "silent": 0, "failures": 3}
 
 
 def freeze(value: object, now: float) -> object:
-    """Return the hashable value."""
     return _first(value, now, "")
 
 

@@ -31,7 +31,6 @@ class Broken(AssertionError):  # noqa: N818  # a rule, not an error of the progr
 
 
 def require(holds: bool, what: str) -> None:
-    """Raise Broken unless it holds."""
     if not holds:
         raise Broken(what)
 
@@ -70,7 +69,6 @@ class Truth:
     # What Spark does
 
     def durable(self, run: str, offsets: Offsets) -> None:
-        """A run has restored or finished this."""
         self.reached[run] = self.reached.get(run, Offsets()).merge(offsets)
 
     def delivered(self, run: str, number: int, batch: Batch, hidden: tuple[Batch, ...]) -> None:
@@ -114,7 +112,6 @@ class Truth:
                 told.add(kind)
 
     def withheld(self, driver: str, tps: Iterable[TopicPartition], ceiling: Offsets) -> None:
-        """The guard withholds these from now on."""
         for tp in tps:
             at = (driver, tp)
             self.ceilings[at] = min(ceiling.get(tp, 0), self.ceilings.get(at, 2**62))
@@ -128,7 +125,6 @@ class Truth:
     def on_snapshot(
         self, driver: str, tps: Iterable[TopicPartition], kafka: Cluster, now: float
     ) -> None:
-        """A driver has read a snapshot."""
         offered = self.asked.pop(driver)
         for tp in tps:
             topic = kafka.topics.get(tp.topic)
@@ -147,11 +143,7 @@ class Truth:
                 what.outdated = True
 
     def landed_late(self, tp: TopicPartition, position: Position, held: Position | None) -> None:
-        """A resumed zombie's commit has landed when it had long been given up.
-
-        In mode "simple" it can take a group back after its successor's last look, and nothing
-        says so before the next commit or recommit: docs/explanation/guarantees.md names this limit.
-        """
+        """A resumed zombie's commit has landed: in mode "simple" it may take a group back."""
         if held is not None and position.offset < held.offset:
             self.taken_back.add(tp)
 

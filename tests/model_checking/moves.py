@@ -37,7 +37,6 @@ def endless(scope: Scope, *kinds: str) -> Scope:
 
 
 def weight(step: Step) -> float:
-    """How likely a step is to be taken."""
     name = step[0]
     if name == "answer":
         return 10.0 if step[2] in ("well", "gone") else 0.5

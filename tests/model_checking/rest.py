@@ -62,7 +62,6 @@ def _prompt(world: World) -> None:
 
 
 def _settle(world: World, until: float) -> None:
-    """Do all there is to do, without new batches, up to a moment."""
     for _ in range(_STEPS):
         step = next((one for one in world.steps() if _quiet(one)), None)
         if step is None or step == ("tick",):

@@ -54,7 +54,6 @@ class Scope:
         return not self.faults.keys() <= {"late", "drop", "twice", "mute", "restart", "crash"}
 
     def setting(self) -> Setting:
-        """The settings of its drivers."""
         return Setting(
             policy=Policy(
                 on_rewind=self.on_rewind,
@@ -73,7 +72,6 @@ class Scope:
         )
 
     def options(self) -> Mapping[str, Mapping[str, str]]:
-        """The reader options of each query."""
         given = {
             "kafka.bootstrap.servers": "k:9092",
             "eo.commit.group": GROUP,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.model_checking import rest as end
+from tests.model_checking.bugs import Bug, planted
 from tests.model_checking.ledger import Broken
 from tests.model_checking.world import Step, World
 
@@ -49,11 +50,7 @@ def search(
     over: Callable[[Any], bool] = end.over,
     rest: Callable[[Any], None] = end.rest,
 ) -> Outcome:
-    """Search until a rule is broken, all is seen, or a bound is reached.
-
-    `begin` makes the first state of a scope; `over` says where a history may end, and `rest` what
-    must hold then. They are the committer's, unless others are given.
-    """
+    """Search from `begin` until a rule is broken, all is seen, or a bound is reached."""
     began = time.process_time()
     first = begin(scope)
     seen = {hash(first.key())}
@@ -97,3 +94,12 @@ def unbroken(outcome: Outcome, tell: Callable[[str], None]) -> Outcome:
     tell(str(outcome))
     assert outcome.broken is None, str(outcome)
     return outcome
+
+
+def require_found(bug: Bug, scope: Any, tell: Callable[[str], None], **how: Any) -> None:
+    """Plant a bug, and fail unless a search of the scope finds it."""
+    with planted(bug):
+        outcome = search(scope, **how)
+    spent = f"{outcome.moves:>7,} steps, {outcome.seconds:4.1f} s"
+    tell(f"{bug.name:<36} {bug.scope:<18} {spent}: {(outcome.broken or 'not found')[:110]}")
+    assert outcome.broken is not None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
+from functools import partial
 
 from eo_listener.commit.groups.policy import OnRewind
 from eo_listener.commit.tracking.sequence_guard import GuardMode
+from tests.model_checking import tally
 from tests.model_checking.moves import endless, weight
 from tests.model_checking.rest import rest
 from tests.model_checking.scope import Scope
-from tests.model_checking.tally import Tally, take_by_chance, tally
-from tests.model_checking.world import Step, World
+from tests.model_checking.world import World
 
 _LENGTH = 600  # steps of a history
 _ALLOW = OnRewind.ALLOW
@@ -36,11 +36,4 @@ KINDS = (
     endless(Scope("two queries", {}, queries=("q1", "q2")), "crash", "drop", "pause", *_ANSWERS),
 )
 
-
-def simulate(seed: int, batches: int) -> Tally:
-    """Take histories until so many batches are done, or a rule is broken."""
-    return tally(KINDS, _history, seed, batches)
-
-
-def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
-    take_by_chance(World(scope), taken, chance, length=_LENGTH, weight=weight, rest=rest)
+simulate = partial(tally.simulate, KINDS, World, length=_LENGTH, weight=weight, rest=rest)

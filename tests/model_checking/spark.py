@@ -46,12 +46,10 @@ class Checkpoint:
 
     @property
     def id(self) -> str:
-        """The query's id."""
         return f"{self.query}/{self.life}"
 
     @property
     def durable(self) -> Offsets:
-        """Where the last finished batch ended."""
         return self.batches[self.done - 1].end if self.done else Offsets()
 
     def rewind(self, done: int) -> None:
@@ -90,7 +88,6 @@ class QueryRun:
 
     @property
     def query(self) -> str:
-        """The query's name."""
         return self.checkpoint.query
 
     def restore(self) -> None:
@@ -104,7 +101,6 @@ class QueryRun:
         self.phase = Phase.PLANNED if planned else Phase.IDLE
 
     def plan(self, batch: Batch) -> None:
-        """Write `offsets/N`."""
         self.checkpoint.batches.append(batch)
         self.current = batch
         self.phase = Phase.PLANNED
@@ -126,7 +122,6 @@ class QueryRun:
         return True
 
     def event(self) -> Progress:
-        """The progress event of the batch that was just finished."""
         batch = self.current
         assert batch is not None
         source = SourceProgress(index=0, description="", start=batch.start, end=batch.end)
@@ -145,17 +140,13 @@ class QueryRun:
         return LateEvent(self.run, self.event(), self.current, tuple(self.untold))
 
     def go_on(self) -> None:
-        """The event is posted, or lost."""
         self.batch += 1
         self.phase = Phase.IDLE
 
 
 @dataclass(frozen=True, slots=True)
 class LateEvent:
-    """What Spark's listener bus has not delivered yet: a progress event, or the end of a run.
-
-    `batch` is the event's own, `hidden` are the batches of the run since the event before it.
-    """
+    """What the listener bus holds back: an event, with batches `hidden` before it, or an end."""
 
     run: str
     progress: Progress | None = None
@@ -176,7 +167,6 @@ class Queries:
         return {0: self.options_of[self._restored(run_id).query]}
 
     def mode(self, query_id: str, run_id: str) -> QueryMode:
-        """Micro-batch."""
         self._restored(run_id)
         return QueryMode.MICRO_BATCH
 
@@ -190,11 +180,9 @@ class Queries:
         return LivePosition(batch_id=number, committed=committed)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
-        """Whether the run is over."""
         return self._of(run_id).phase is Phase.OVER
 
     def forget(self, run_id: str) -> None:
-        """Drop a run that has ended."""
         self.runs.pop(run_id, None)
 
     def _of(self, run_id: str) -> QueryRun:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from tests.model_checking.ledger import Broken
 from tests.model_checking.world import Step
@@ -18,11 +18,6 @@ class Named(Protocol):
 
     @property
     def name(self) -> str: ...
-
-
-_Scope = TypeVar("_Scope", bound=Named)
-# Takes steps in a scope by chance, and adds each to the list before it is taken. Raises Broken.
-History = Callable[[_Scope, random.Random, list[Step]], None]
 
 
 @dataclass(slots=True)
@@ -43,15 +38,30 @@ class Tally:
         return line if self.broken is None else f"{line}\n{self.broken}"
 
 
-def tally(kinds: Sequence[_Scope], history: History[_Scope], seed: int, batches: int) -> Tally:
-    """Take histories, of each kind by turns, until so many batches are done or a rule is broken."""
+def simulate(
+    kinds: Sequence[Named],
+    begin: Callable[[Any], Any],
+    seed: int,
+    batches: int,
+    *,
+    length: int,
+    weight: Callable[[Step], float],
+    rest: Callable[[Any], None],
+) -> Tally:
+    """Take histories by turns, until so many batches are done or a rule is broken."""
     done, began = Tally(), time.process_time()
     while done.steps["finish"] < batches and done.broken is None:
         number = f"{seed}/{done.histories}"
-        scope = kinds[done.histories % len(kinds)]
+        scope, chance = kinds[done.histories % len(kinds)], random.Random(number)
         taken: list[Step] = []
         try:
-            history(scope, random.Random(number), taken)
+            world = begin(scope)
+            while len(taken) < length and (steps := world.steps()):
+                step = chance.choices(steps, [weight(one) for one in steps])[0]
+                taken.append(step)
+                world.take(step)
+            taken.append(("rest",))
+            rest(world)
         except Broken as broken:
             shown = "\n".join(f"    {' '.join(step)}" for step in taken[-60:])
             done.broken = f"{scope.name}, seed {number!r}, step {len(taken)}: {broken}\n{shown}"
@@ -61,22 +71,9 @@ def tally(kinds: Sequence[_Scope], history: History[_Scope], seed: int, batches:
     return done
 
 
-def take_by_chance(
-    world: Any,
-    taken: list[Step],
-    chance: random.Random,
-    *,
-    length: int,
-    weight: Callable[[Step], float],
-    rest: Callable[[Any], None],
-) -> None:
-    """Take at most `length` steps, each noted in `taken` before, and then let all come to rest."""
-    for _ in range(length):
-        steps = world.steps()
-        if not steps:
-            break
-        step = chance.choices(steps, [weight(one) for one in steps])[0]
-        taken.append(step)
-        world.take(step)
-    taken.append(("rest",))
-    rest(world)
+def require_unbroken(tally: Tally, tell: Callable[[str], None], **least: int) -> None:
+    """Add it to the table; fail if a rule is broken, or some steps were taken too seldom."""
+    tell(f"simulation: {tally}")
+    assert tally.broken is None, str(tally)
+    for step, count in least.items():
+        assert tally.steps[step] > count, step

@@ -24,12 +24,10 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(scope=st.sampled_from(KINDS))
     def begin(self, scope: object) -> None:
-        """A new world."""
         self.world = World(scope)  # type: ignore[arg-type]  # one of the scopes
         self.read()
 
     def read(self) -> None:
-        """List what can be done next."""
         self.steps = self.world.steps()
 
     def of(self, names: frozenset[str] | None) -> list[Step]:
@@ -47,7 +45,6 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.of(_SPARK)))
     @rule(data=st.data())
     def spark(self, data: st.DataObject) -> None:
-        """A query goes on."""
         self.go(data, _SPARK)
 
     @precondition(lambda self: bool(self.of(_LISTENER)))
@@ -70,7 +67,6 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.of(_OPERATOR)))
     @rule(data=st.data())
     def operator(self, data: st.DataObject) -> None:
-        """A driver is killed, stopped, resumed or started."""
         self.go(data, _OPERATOR)
 
     @precondition(lambda self: bool(self.of(None)))

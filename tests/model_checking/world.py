@@ -1,7 +1,6 @@
 """The whole: one cluster, the checkpoints, one or two drivers; and every step that can be taken.
 
-A step is a tuple of texts, its name first. `steps` lists those that can be taken now, `take` takes
-one and checks the rules. Time passes only while no running driver has anything to do.
+Time passes only while no running driver has anything to do.
 """
 
 from __future__ import annotations
@@ -60,8 +59,6 @@ _ADMINISTRATORS = (
 
 
 class World:
-    """One state."""
-
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.setting = scope.setting()
@@ -79,11 +76,9 @@ class World:
         self._driver()
 
     def copy(self) -> World:
-        """Another world in the same state."""
         return clone(self, {})  # type: ignore[no-any-return]  # it gives what it got
 
     def key(self) -> object:
-        """Equal for states from which the same can follow."""
         drivers = [
             (str(self._still(d)), tuple(d.bus), frozenset(d.cluster_state._active), *_OF_DRIVER(d))
             for d in self.drivers.values()
@@ -109,7 +104,6 @@ class World:
     # Who is there
 
     def running(self) -> Iterator[Driver]:
-        """Drivers that are not stopped."""
         return (driver for driver in self.drivers.values() if not driver.stopped)
 
     def chief(self) -> Driver | None:
@@ -135,7 +129,6 @@ class World:
     # What can be done
 
     def steps(self) -> list[Step]:
-        """Everything that can be done now."""
         steps: list[Step] = []
         idle = True
         for driver in self.running():
@@ -226,7 +219,6 @@ class World:
         return steps
 
     def next_moment(self) -> float | None:
-        """The next moment at which something is due."""
         times = [request.expires for request in self.kafka.delayed]
         for driver in self.running():
             wait = driver.wait(self.now)
@@ -277,7 +269,6 @@ class World:
         self.pass_to(moment)
 
     def pass_to(self, moment: float) -> None:
-        """Let time pass."""
         since, self.now = self.now, max(moment, self.now)
         for driver in self.running():
             driver.live(since, self.now)

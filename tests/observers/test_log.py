@@ -166,7 +166,7 @@ NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, l
 @pytest.mark.parametrize(
     ("event", "level", "parts"),
     [
-        (CommitAbandoned(**GROUP, offsets=FIVE), ERROR, ["confirmed; the group", "t-0: 5"]),
+        (CommitAbandoned(**GROUP, offsets=FIVE), ERROR, ["before Kafka confirmed", "t-0: 5"]),
         (GroupOffsetsMissing(**GROUP, offsets=FIVE), WARNING, ["t-0: 5"]),
         (TopicRecreated(**GROUP, topic="t", was="a", now="b", offsets=FIVE), ERROR, ["topic t"]),
         (CommitterFenced(**GROUP, code="X", cause="c", fix="f", offsets=FIVE), ERROR, ["(X)"]),

@@ -21,7 +21,6 @@ def check(
     mode: str = "simple",
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CheckFinding]:
-    """All findings."""
     every = {"bootstrap.servers": broker.bootstrap_servers, **properties}
     request = Request(
         properties=every, groups=groups, topics=topics, mode=mode, recommit_interval=3600.0

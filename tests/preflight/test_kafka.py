@@ -21,7 +21,7 @@ from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import await_assignment, commit
 from tests.preflight.checking import check, check_sink
-from tests.topics import Topics, unique
+from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
 
@@ -37,7 +37,6 @@ def topic(broker: Broker) -> str:
 
 @contextmanager
 def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
-    """A member of a group, in a `with` block."""
     settings = {"group.id": group, "group.protocol": protocol, "client.id": "somebody"}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     consumer.subscribe([topic])
@@ -49,16 +48,12 @@ def live_member(broker: Broker, group: str, topic: str, protocol: str) -> Iterat
 @contextmanager
 def open_transaction(broker: Broker, group: str, topic: str) -> Iterator[None]:
     """A transaction on the offsets of a group, by a driver at work or one that was killed."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
-    commit(broker.bootstrap_servers, group, topic, {0: 1})
-    producer = Producer({**settings, "transactional.id": unique("tx")})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    with closing(Consumer({**settings, "group.id": group})) as consumer:
-        wire = [Wire(topic, 0, 2)]
-        producer.send_offsets_to_transaction(wire, consumer.consumer_group_metadata(), 30)
-        yield
-        producer.abort_transaction(30)
+    servers = broker.bootstrap_servers
+    commit(servers, group, topic, {0: 1})
+    producer = in_transaction(servers)
+    send_offset(producer, servers, group, topic, 2)
+    yield
+    producer.abort_transaction(30)
 
 
 @contextmanager
@@ -180,9 +175,6 @@ def join(wire: socket.socket, group: str, protocol_type: str) -> None:
         time.sleep(0.2)
 
 
-pytestmark = pytest.mark.kafka
-
-
 def test_what_is_wrong_for_a_sink(broker: Broker) -> None:
     """A missing target, a ledger that deletes, dead letters without keys, a time-out too long."""
     servers, absent = broker.bootstrap_servers, unique("absent")
@@ -227,7 +219,6 @@ def test_a_query_that_runs_is_not_fenced(broker: Broker) -> None:
 
 
 def begin(producer: Producer, topic: str) -> None:
-    """Begin a transaction, and wait until a record is in it."""
     producer.begin_transaction()
     producer.produce(topic, b"a")
     producer.flush(30)

@@ -152,7 +152,7 @@ def read_audit(request: AuditRequest, spark: LocalSpark | None = None) -> AuditR
     finally:
         reader.close()
     findings = [*judge_positions(positions, advice_for(request)), *reader.failures]
-    result = outcome(findings, uncounted_rows=positions.has_rows)
+    result = outcome(findings, compared=positions.compared, uncounted_rows=positions.has_rows)
     rows = list(side_by_side(positions))
     last = [asdict(ledger) for ledger in ledgers]
     return AuditReading(

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from eo_listener.audit.advice import commits_at_once
 from eo_listener.audit.position_finding import PositionFinding, Severity
 from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, WholeBatch
 from eo_listener.cli.serve.elements import cut, excess, node, number, table
@@ -82,8 +81,6 @@ def _advice(finding: PositionFinding) -> Iterator[Element]:
         yield node("p", f"cause: {cut(finding.cause, _TEXT)}")
     if finding.fix:
         yield node("pre", cut(finding.fix, _TEXT))
-    if commits_at_once(finding.fix):
-        yield node("p", "this commits immediately: `eo-listener follow --once` has no dry run")
 
 
 def _positions(audit: AuditReading) -> Element | None:

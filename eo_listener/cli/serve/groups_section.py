@@ -17,8 +17,8 @@ from eo_listener.cli.options import utc
 from eo_listener.cli.serve.elements import cut, excess, node, number, table
 from eo_listener.cli.serve.lag_history import Point
 from eo_listener.cli.serve.watched import Groups, View
-from eo_listener.cli.status_screen import length, query_of, transactions_command
-from eo_listener.errors import counted, few
+from eo_listener.cli.status_screen import query_of, transactions_command
+from eo_listener.errors import counted, few, length
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict

@@ -20,7 +20,7 @@ from eo_listener.cli.serve.groups_section import (
 )
 from eo_listener.cli.serve.readings import LoggedError, Moment, Reading, Unknown
 from eo_listener.cli.serve.watched import Groups, View
-from eo_listener.cli.status_screen import length
+from eo_listener.errors import length
 from eo_listener.version import __version__
 
 _LEAST: Final = 2.0  # seconds between two requests of a browser

@@ -266,6 +266,8 @@ class PartitionState:
         own = self.wanted or self.confirmed
         if own is not None and (committed.offset < own.offset or _differ(committed, own)):
             return False
+        if _is_of_later_batches(metadata, own):
+            return False
         self.sink_run = metadata.run_id
         self.confirmed = self.refused = self.obstacle = self.repeat = self.retry_state = None
         self.pending = committed if self.renews else None
@@ -411,6 +413,19 @@ def _differ(position: Position, newer: Position) -> bool:
     """Return True if the two positions may be from different queries."""
     query = _query_of(position)
     return query is None or query != _query_of(newer)
+
+
+def _is_of_later_batches(metadata: CommitMetadata, own: Position | None) -> bool:
+    """Return True if a sink's mark of another run is beyond the batches that may be in doubt.
+
+    The batch after the position `own` may be in doubt: the sink has it, and this run repeats it. A
+    restored position may have a batch number that is too low by one. If the mark is further on,
+    this run has an older copy of the checkpoint.
+    """
+    mine = _parse(own)
+    if mine is None or metadata.run_id == mine.run_id:
+        return False
+    return metadata.batch_id > mine.batch_id + 2
 
 
 def _are_of_two_queries(position: Position | None, newer: Position) -> bool:

@@ -6,7 +6,8 @@ done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,8 +19,6 @@ from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
-
-_NO_LOGS = GroupSnapshot(positions={}, starts={}, ends={}, topic_ids={})
 
 
 class CheckpointPlans:
@@ -47,54 +46,27 @@ class CheckpointPlans:
         missing or invalid, StorageError, and the errors of `read_logs`.
         """
         self._check_batch(batch_id)
-        last = self._last(batch_id)
-        before = {} if last is None else last.kafka()
-        sources: dict[int, dict[TopicPartition, OffsetRange]] = {}
-        counted = []
-        for index, line in self._lines(batch_id, before):
-            if line.offsets is not None:
-                start = before.get(line.id)
-                sources[index] = offset_ranges(
-                    self._first(index, line) if start is None else start, line.offsets
-                )
-            elif line.text is not None:
-                counted.append(index)
-        logs = _NO_LOGS
-        if self._read_logs is not None:
-            logs = self._read_logs([tp for ranges in sources.values() for tp in ranges])
-        return PlannedBatch(
-            query_id=self._checkpoint.query_id(),
-            run_id=self._run_id,
-            query=None,
-            batch_id=batch_id,
-            sources=MappingProxyType(sources),
-            counted=self._counted(batch_id, counted),
-            stateful=bool(self._checkpoint.folders("state")),
+        plan = planned_batch(self._checkpoint, batch_id, self._run_id)
+        if self._read_logs is None:
+            return plan
+        logs = self._read_logs([tp for ranges in plan.sources.values() for tp in ranges])
+        return replace(
+            plan,
             topic_ids=logs.topic_ids,
             log_starts=logs.starts,
             log_ends=logs.ends,
-            has_log_bounds=self._read_logs is not None,
-            continued=frozenset(tp for offsets in before.values() for tp in offsets)
-            | ({BATCHES} if last is not None and last.non_kafka() else frozenset()),
+            has_log_bounds=True,
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the first offsets of the sources. Raises StorageError and CheckpointError."""
-        last = self._last(plan.batch_id)
-        lines = self._lines(plan.batch_id, {} if last is None else last.kafka())
+        """Return the offsets at which the sources began. Raises StorageError, CheckpointError."""
+        planned, last = _planned(self._checkpoint, plan.batch_id)
         return {
             tp: offset
-            for index, line in lines
+            for index, line in _lines(self._checkpoint, planned, last)
             if line.offsets is not None
-            for tp, offset in self._first(index, line).items()
+            for tp, offset in _first(self._checkpoint, index, line).items()
         }
-
-    def _lines(
-        self, batch_id: int, before: Mapping[str, Offsets]
-    ) -> Iterator[tuple[int, SourceOffsets]]:
-        """Return the lines of a batch, one for each source, each with the source's index."""
-        planned = self._checkpoint.offsets(batch_id)
-        return distinct_sources(planned, before, self._checkpoint.folders("sources"))
 
     def _check_batch(self, batch_id: int) -> None:
         """Raise SettingsError if the batch is committed, or if a later batch is planned.
@@ -114,27 +86,99 @@ class CheckpointPlans:
                 "and the function to DataStreamWriter.foreachBatch only",
             )
 
-    def _last(self, batch_id: int) -> BatchOffsets | None:
-        """Return the batch before `batch_id`, or None if `batch_id` is the first batch."""
-        return self._checkpoint.offsets(batch_id - 1) if batch_id else None
 
-    def _counted(self, batch_id: int, indices: Sequence[int]) -> CountedSources | None:
-        if not indices:
-            return None
-        return CountedSources(
-            indices=tuple(indices),
-            plan_id=self._checkpoint.plan_id(batch_id),
-            before=self._checkpoint.plan_id(batch_id - 1) if batch_id else None,
-        )
+def planned_batch(checkpoint: Checkpoint, batch_id: int, run_id: str) -> PlannedBatch:
+    """Return the plan of a batch, without facts about Kafka's logs.
 
-    def _first(self, index: int, line: SourceOffsets) -> Offsets:
-        offsets = self._checkpoint.initial(index)
-        if offsets is None and not line.id.isdigit():
-            offsets = self._checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
-        if offsets is None:
-            finding = FileFinding(file=f"sources/{index}/0", kind=FileFindingKind.MISSING)
-            raise CheckpointError(str(self._checkpoint.location), finding)
-        return offsets
+    Raises StorageError, and CheckpointError if a file is missing or invalid.
+    """
+    planned, last = _planned(checkpoint, batch_id)
+    before = {} if last is None else last.kafka()
+    lines = list(_lines(checkpoint, planned, last))
+    ranges: dict[int, dict[TopicPartition, OffsetRange]] = {}
+    for index, line in lines:
+        if line.offsets is not None:
+            start = before.get(line.id)
+            first = _first(checkpoint, index, line) if start is None else start
+            ranges[index] = offset_ranges(first, line.offsets)
+    before_id = None if last is None else checkpoint.plan_id(last.batch)
+    counted = _counted(lines, checkpoint.plan_id(batch_id), before_id)
+    return _plan(checkpoint, batch_id, run_id, ranges, counted, last)
+
+
+def following_batch(checkpoint: Checkpoint, last: BatchOffsets, run_id: str) -> PlannedBatch:
+    """Return the plan of the batch after `last`, with empty ranges, as Spark has not planned it.
+
+    Raises StorageError, and CheckpointError if a file is missing or invalid.
+    """
+    lines = list(_lines(checkpoint, last, None))
+    ranges = {
+        index: offset_ranges(line.offsets, line.offsets)
+        for index, line in lines
+        if line.offsets is not None
+    }
+    counted = _counted(lines, "", checkpoint.plan_id(last.batch))
+    return _plan(checkpoint, last.batch + 1, run_id, ranges, counted, last)
+
+
+def _plan(
+    checkpoint: Checkpoint,
+    batch_id: int,
+    run_id: str,
+    ranges: Mapping[int, Mapping[TopicPartition, OffsetRange]],
+    counted: CountedSources | None,
+    last: BatchOffsets | None,
+) -> PlannedBatch:
+    before = {} if last is None else last.kafka()
+    return PlannedBatch(
+        query_id=checkpoint.query_id(),
+        run_id=run_id,
+        query=None,
+        batch_id=batch_id,
+        sources=MappingProxyType(ranges),
+        counted=counted,
+        stateful=bool(checkpoint.folders("state")),
+        topic_ids={},
+        log_starts={},
+        log_ends={},
+        continued=frozenset(tp for offsets in before.values() for tp in offsets)
+        | ({BATCHES} if last is not None and last.non_kafka() else frozenset()),
+    )
+
+
+def _planned(checkpoint: Checkpoint, batch_id: int) -> tuple[BatchOffsets, BatchOffsets | None]:
+    """Return the offsets of a batch and of the previous batch, at whose end it starts."""
+    last = checkpoint.offsets(batch_id - 1) if batch_id else None
+    return checkpoint.offsets(batch_id), last
+
+
+def _lines(
+    checkpoint: Checkpoint, planned: BatchOffsets, last: BatchOffsets | None
+) -> Iterator[tuple[int, SourceOffsets]]:
+    """Return the lines of a batch, one for each source, with the source's index."""
+    before = {} if last is None else last.kafka()
+    return distinct_sources(planned, before, checkpoint.folders("sources"))
+
+
+def _counted(
+    lines: Iterable[tuple[int, SourceOffsets]], plan_id: str, before: str | None
+) -> CountedSources | None:
+    """Return the sources other than Kafka that have an offset, or None if there are none."""
+    indices = tuple(
+        index for index, line in lines if line.offsets is None and line.text is not None
+    )
+    return CountedSources(indices=indices, plan_id=plan_id, before=before) if indices else None
+
+
+def _first(checkpoint: Checkpoint, index: int, line: SourceOffsets) -> Offsets:
+    """Return the offsets at which a source began."""
+    offsets = checkpoint.initial(index)
+    if offsets is None and not line.id.isdigit():
+        offsets = checkpoint.initial(line.id)  # a source with a name (Spark 4.2)
+    if offsets is None:
+        finding = FileFinding(file=f"sources/{index}/0", kind=FileFindingKind.MISSING)
+        raise CheckpointError(str(checkpoint.location), finding)
+    return offsets
 
 
 def distinct_sources(

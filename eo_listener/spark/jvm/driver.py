@@ -82,7 +82,7 @@ class LiveQueries:
         query = self._find(query_id, run_id)
         if query is None and self._session is None:
             raise _gone(query_id)
-        return query is None or query.has_ended()
+        return query is None or _is_orphaned(query) or query.has_ended()
 
     def forget(self, run_id: str) -> None:
         """Release the query of a run."""
@@ -101,6 +101,18 @@ class LiveQueries:
             if query is not None:
                 self.hold(query)
         return query
+
+
+def _is_orphaned(query: RunningQuery) -> bool:
+    """Return True if pyspark now uses another JVM than the query's, which is gone then."""
+    session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
+    now = None if session is None else _client_of(session._jvm)  # noqa: SLF001  # as before
+    return now is not None and now is not _client_of(query.jvm)
+
+
+def _client_of(jvm: Any) -> Any:
+    """Return the py4j client by which `jvm` is reached."""
+    return getattr(jvm, "_gateway_client", None)
 
 
 def _gone(query_id: str) -> JvmError:

@@ -56,7 +56,6 @@ class Killer:
         self._note(driver, log)
 
     def finish(self) -> None:
-        """A life that nothing disturbs."""
         log = "finish"
         with self.lives.run(log=log) as driver:
             driver.await_line(("drained", "failed"), 600)

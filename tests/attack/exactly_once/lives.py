@@ -6,10 +6,9 @@ import signal
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Literal
-
-from confluent_kafka import Producer
 
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.offsets import TopicPartition
@@ -83,7 +82,6 @@ class Lives:
         return cls(job, store, folder)
 
     def reaches(self, point: str) -> bool:
-        """Whether its driver comes by there at all."""
         if point == "sink.tail-read":
             return self.job.unfenced
         if point in OF_LETTERS:
@@ -99,11 +97,9 @@ class Lives:
 
     def fill(self, records: int) -> None:
         """Append so many to each partition; the offset is all that they hold."""
-        producer = Producer({"bootstrap.servers": self.job.servers, "linger.ms": 5})
-        for number in range(records):
-            for partition in range(PARTITIONS):
-                producer.produce(self.job.topic, str(number), partition=partition)
-        assert producer.flush(30) == 0
+        places = product(map(str, range(records)), range(PARTITIONS))
+        made = ({"value": number, "partition": partition} for number, partition in places)
+        Topics(self.job.servers).produce(self.job.topic, made)
 
     def run(
         self,
@@ -112,7 +108,6 @@ class Lives:
         log: str = "log",
         strike: Strike | None = None,
     ) -> Puppet:
-        """Start a driver that is armed so."""
         armed = environment(faults or {}, self.folder / log)
         armed["PYTHONPATH"] = str(ROOT)  # executors run in folders of their own
         job = replace(self.job, strike=strike).text()
@@ -181,16 +176,13 @@ class Lives:
         return self.store.read(judge.COLUMNS[self.job.shape])
 
     def checkpoint(self) -> judge.Ends:
-        """Where the checkpoint's last durable batch ends."""
         return Durable(Path(self.job.checkpoint)).batches[-1].ends
 
     def ends(self) -> judge.Ends:
-        """The log's ends."""
         partitions = [TopicPartition(self.job.topic, number) for number in range(PARTITIONS)]
         with closing(ClusterReader({"bootstrap.servers": self.job.servers})) as reader:
             return reader.log_ends(partitions)
 
     def group(self) -> judge.Ends:
-        """Where the consumer group stands."""
         found = positions(self.job.servers, self.job.group)
         return {tp: held.offset for tp, held in found.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +27,8 @@ _CLUSTER = {"master": "local-cluster[2,1,1024]"}
 _DELTA, _ICEBERG, _KAFKA, _POSTGRES = (
     {"store": store} for store in ("delta", "iceberg", "kafka", "postgres")
 )
+
+Begin = Callable[..., Lives]  # `begin` but for what it takes of the test
 
 # What differs from three partitions of rows, on SQLite, in one process with Spark.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

@@ -54,8 +54,6 @@ class Holding:
 
 
 class Store(Protocol):
-    """What a sink writes to."""
-
     def read(self, columns: str) -> Holding:
         """Read it; what was not made yet is empty."""
         ...

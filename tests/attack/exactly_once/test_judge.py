@@ -15,7 +15,6 @@ TP = TopicPartition("t", 0)
 
 
 def written(start: int, until: int, batch: int, rows: int | None = None) -> Written:
-    """A range of the history."""
     count = until - start if rows is None else rows
     return Written(TP, OffsetRange(start, until), batch, "r", count, "next")
 

@@ -14,7 +14,7 @@ from tests import delta_lake, iceberg_jars
 from tests.attack.exactly_once import judge, versions
 from tests.attack.exactly_once.killer import Killer
 from tests.attack.exactly_once.lives import PARTITIONS, Lives
-from tests.attack.exactly_once.settings import begin
+from tests.attack.exactly_once.settings import Begin
 from tests.attack.exactly_once.versions import Sent
 from tests.cli.commands import run_apart
 from tests.sinks.iceberg.lake import catalog_conf
@@ -34,20 +34,13 @@ BATCHES = 5 * KILLS // 2
 
 @pytest.mark.parametrize("store", ["iceberg", "delta"])
 def test_a_million_events_merged_while_the_driver_is_killed(
-    request: pytest.FixtureRequest, tmp_path: Path, store: str
+    begin: Begin, tmp_path: Path, store: str
 ) -> None:
     """Killed 20 times: the table is row by row the one computed from the events without Spark."""
     print(f"EO_ATTACK_SEED={SEED}")  # noqa: T201  # shown when it fails
     begun = time.monotonic()
-    lives = begin(
-        store,
-        request,
-        tmp_path,
-        {**versions.UPSERT, "partition_by": PARTITION_BY[store]},
-        shape="versions",
-        batch=EVENTS // BATCHES,
-        retained=10,
-    )
+    sink = {**versions.UPSERT, "partition_by": PARTITION_BY[store]}
+    lives = begin(store, sink=sink, shape="versions", batch=EVENTS // BATCHES, retained=10)
     sent = versions.events(EVENTS, PARTITIONS, SEED)
     send(lives, sent)
     killer = Killer(lives, random.Random(SEED))
@@ -70,7 +63,6 @@ PARTITION_BY = {"iceberg": "bucket(4, id)", "delta": ()}
 
 
 def send(lives: Lives, sent: list[Sent]) -> None:
-    """All events, in their order."""
     settings = {"bootstrap.servers": lives.job.servers, "enable.idempotence": True}
     producer = Producer({**settings, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
     for number, (partition, event) in enumerate(sent):
@@ -97,7 +89,6 @@ def audit(lives: Lives) -> list[str]:
 
 
 def report(killer: Killer, rows: int, seconds: float) -> None:
-    """The numbers, where they are asked for."""
     ended = killer.ended
     numbers = {
         "events": EVENTS,

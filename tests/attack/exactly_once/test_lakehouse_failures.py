@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.attack.disks import Disk
 from tests.attack.exactly_once.lives import END, PARTITIONS, Lives
-from tests.attack.exactly_once.settings import begin
+from tests.attack.exactly_once.settings import Begin
 from tests.attack.faults import Fault
 from tests.attack.networks import network
 from tests.attack.zombies import Puppet
@@ -43,9 +42,9 @@ STEPS: Final = {  # what Kafka is asked when it does not answer any more
 
 
 @pytest.fixture
-def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Lives:
+def lives(request: pytest.FixtureRequest, begin: Begin) -> Lives:
     """A query with three batches before it."""
-    found = begin(request.param, request, tmp_path)
+    found = begin(request.param)
     found.fill(found.job.batch)
     return found
 
@@ -111,32 +110,20 @@ def test_count_stability_over_5_restarts(lives: Lives) -> None:
 
 @pytest.mark.parametrize("name", APPENDS)
 @pytest.mark.parametrize("step", STEPS)
-def test_broker_down(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    start_broker: StartBroker,
-    name: str,
-    step: str,
-) -> None:
+def test_broker_down(begin: Begin, start_broker: StartBroker, name: str, step: str) -> None:
     """SIGKILL to the broker under a running query, which waits, and goes on when it is back."""
     broker = start_broker()
-    lives = begin(name, request, tmp_path, servers=broker.bootstrap_servers, live=True)
+    lives = begin(name, servers=broker.bootstrap_servers, live=True)
     outlive(lives, step, broker.kill, broker.restart)
 
 
 @pytest.mark.parametrize("name", APPENDS)
 @pytest.mark.parametrize("step", ["idle", "read"])
-def test_network_partition(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    start_broker: StartBroker,
-    name: str,
-    step: str,
-) -> None:
+def test_network_partition(begin: Begin, start_broker: StartBroker, name: str, step: str) -> None:
     """All packets between driver and broker vanish; the query waits, and goes on afterwards."""
     with network() as wire:
         broker = start_broker(listeners=[Listener(name="LAN", host=wire.host)])
-        lives = begin(name, request, tmp_path, servers=broker.addresses("LAN"), live=True)
+        lives = begin(name, servers=broker.addresses("LAN"), live=True)
         outlive(replace(lives, within=wire.within), step, wire.cut, wire.mend)
 
 
@@ -235,11 +222,11 @@ FAILURES: Final = {  # and what the error must say
     ],
 )
 def test_table_write_failure(
-    request: pytest.FixtureRequest, tmp_path: Path, name: str, failure: str
+    request: pytest.FixtureRequest, begin: Begin, name: str, failure: str
 ) -> None:
     """A batch fails with an error that says why, and changes nothing; mended, it is written."""
     refusing, reason = FAILURES[failure]
-    lives = begin(name, request, tmp_path, retry=3.0)
+    lives = begin(name, retry=3.0)
     disk_of(lives).mount(request.addfinalizer)
     lives.fill(lives.job.batch // PARTITIONS)
     lives.finish()

@@ -28,38 +28,33 @@ def server() -> Iterator[PostgresServer]:
         yield one
 
 
-def attacked(
-    broker: Broker,
-    server: PostgresServer,
-    folder: Path,
-    write_method: str,
-    point: str,
-    kill: Callable[[Puppet], None],
-) -> None:
+Attack = Callable[[str, str, Callable[[Puppet], None]], None]
+
+
+@pytest.fixture
+def attack(broker: Broker, server: PostgresServer, tmp_path: Path) -> Attack:
     """Hold a driver at a point of its second batch, have it killed there, and let it go on."""
-    store = Database.postgres(server.dsn())
-    lives = Lives.begin(
-        broker.bootstrap_servers,
-        store,
-        server.dsn(),
-        folder,
-        store="postgres",
-        sink={"write_method": write_method},
-    )
-    lives.fill(lives.job.batch)
-    with lives.run({point: Fault(do="stop", nth=2)}) as driver:
-        driver.await_that(driver.frozen, END, f"standstill at {point}")
-        kill(driver)
-        driver.await_line(("drained", "failed"), END)
-        assert driver.end() == 0
-    lives.check("after the server's death")
-    lives.finish()
+
+    def attacked(write_method: str, point: str, kill: Callable[[Puppet], None]) -> None:
+        dsn, own = server.dsn(), {"write_method": write_method}
+        store, servers = Database.postgres(dsn), broker.bootstrap_servers
+        lives = Lives.begin(servers, store, dsn, tmp_path, store="postgres", sink=own)
+        lives.fill(lives.job.batch)
+        with lives.run({point: Fault(do="stop", nth=2)}) as driver:
+            driver.await_that(driver.frozen, END, f"standstill at {point}")
+            kill(driver)
+            driver.await_line(("drained", "failed"), END)
+            assert driver.end() == 0
+        lives.check("after the server's death")
+        lives.finish()
+
+    return attacked
 
 
 @pytest.mark.parametrize("write_method", WRITE_METHODS)
 @pytest.mark.parametrize("point", ["sink.copying", "sink.ledger-moved", "sink.commit-sent"])
 def test_killed_there(
-    broker: Broker, server: PostgresServer, tmp_path: Path, point: str, write_method: str
+    attack: Attack, server: PostgresServer, point: str, write_method: str
 ) -> None:
     """SIGKILL to server and backends in COPY, before or in COMMIT: no record lost or doubled."""
 
@@ -68,12 +63,12 @@ def test_killed_there(
         server.start()
         driver.thaw()
 
-    attacked(broker, server, tmp_path, write_method, point, kill)
+    attack(write_method, point, kill)
 
 
 @pytest.mark.parametrize("write_method", WRITE_METHODS)
 def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
-    broker: Broker, server: PostgresServer, tmp_path: Path, write_method: str
+    attack: Attack, server: PostgresServer, write_method: str
 ) -> None:
     """The transaction is on disk and waits for a standby that never comes; the answer is lost."""
 
@@ -89,4 +84,4 @@ def test_killed_when_the_commit_was_durable_and_nobody_had_said_so(
         server.kill()
         server.start()
 
-    attacked(broker, server, tmp_path, write_method, "sink.ledger-moved", kill)
+    attack(write_method, "sink.ledger-moved", kill)

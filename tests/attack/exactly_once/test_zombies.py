@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from eo_listener.model.ledger import Unexpected
 from tests.attack.exactly_once.lives import END, OF_ICEBERG, OF_KAFKA, OF_LETTERS, POINTS, Lives
-from tests.attack.exactly_once.settings import begin
+from tests.attack.exactly_once.settings import Begin
 from tests.attack.zombies import Puppet
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.campaign]
@@ -48,87 +47,68 @@ def held(lives: Lives, point: str) -> Puppet:
     return zombie
 
 
-def resume_too_late(lives: Lives, zombie: Puppet) -> None:
-    """Let a successor finish, then the zombie go on: a typed error, and nothing has changed."""
-    lives.finish()
-    before, heard = lives.read(), len(zombie.lines)
+def fail_late(zombie: Puppet) -> None:
+    """It goes on, and ends with a typed error."""
+    heard = len(zombie.lines)
     zombie.thaw()
     ending = zombie.await_line(ENDED, END, after=heard)
     said = "\n".join([*zombie.lines[heard:], *zombie.errors])
     assert ending.startswith("failed"), said
     assert re.search(f"{OURS}|{SPARKS}", said), said
-    assert lives.read() == before
+
+
+def resume_too_late(lives: Lives, point: str) -> None:
+    """Let a successor finish, then the zombie go on: a typed error, and nothing has changed."""
+    with held(lives, point) as zombie:
+        lives.finish()
+        before = lives.read()
+        fail_late(zombie)
+        assert lives.read() == before
 
 
 @pytest.mark.parametrize("name", ["sqlite", "delta", "iceberg", "kafka driver", *POSTGRES])
 @pytest.mark.parametrize("point", ELSEWHERE)
-def test_held_outside_a_transaction(
-    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_outside_a_transaction(name: str, point: str, begin: Begin) -> None:
     """Its successor finishes; resumed, it is stopped by a typed error, and nothing has changed."""
-    lives = begin(name, request, tmp_path)
-    with held(lives, point) as zombie:
-        resume_too_late(lives, zombie)
+    resume_too_late(begin(name), point)
 
 
 @pytest.mark.parametrize("name", POSTGRES)
 @pytest.mark.parametrize("point", IN_TRANSACTION)
-def test_held_in_a_transaction_of_postgres(
-    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_in_a_transaction_of_postgres(name: str, point: str, begin: Begin) -> None:
     """Its successor waits a bounded time, ends its backend, and finishes; resumed, it fails."""
-    lives = begin(name, request, tmp_path, {"lock_timeout": 3.0})
-    with held(lives, point) as zombie:
-        resume_too_late(lives, zombie)
+    resume_too_late(begin(name, sink={"lock_timeout": 3.0}), point)
 
 
 @pytest.mark.parametrize("point", ["sink.begun", "sink.commit-sent"])
-def test_held_before_a_commit_of_delta(
-    point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_before_a_commit_of_delta(point: str, begin: Begin) -> None:
     """It holds no lock: its successor finishes; resumed, Delta skips its commit, and it fails."""
-    lives = begin("delta", request, tmp_path)
-    with held(lives, point) as zombie:
-        resume_too_late(lives, zombie)
+    resume_too_late(begin("delta"), point)
 
 
 @pytest.mark.parametrize("name", ["iceberg", "iceberg upsert", "iceberg letters"])
 @pytest.mark.parametrize("point", ["sink.staged", *OF_LETTERS, *OF_ICEBERG])
-def test_held_with_a_branch_of_iceberg(
-    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_with_a_branch_of_iceberg(name: str, point: str, begin: Begin) -> None:
     """Its successor publishes and drops its branch; resumed, it fails, and leaves no other one."""
-    lives = begin(name, request, tmp_path)
-    with held(lives, point) as zombie:
-        resume_too_late(lives, zombie)
+    resume_too_late(begin(name), point)
 
 
 @pytest.mark.parametrize("name", ["kafka driver", "kafka executors"])
 @pytest.mark.parametrize("point", [*OF_KAFKA, *IN_TRANSACTION])
-def test_held_in_a_transaction_of_kafka(
-    name: str, point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_in_a_transaction_of_kafka(name: str, point: str, begin: Begin) -> None:
     """Its successor fences it, waits for nothing, and finishes; resumed, it fails."""
-    lives = begin(name, request, tmp_path)
-    with held(lives, point) as zombie:
-        resume_too_late(lives, zombie)
+    resume_too_late(begin(name), point)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", UNFENCED)
-def test_held_without_transactions(
-    point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_without_transactions(point: str, begin: Begin) -> None:
     """Nobody keeps it out. It fails, and the next batch names what it has sent twice, to a row."""
-    lives = begin("kafka without transactions", request, tmp_path)
+    lives = begin("kafka without transactions")
     with held(lives, point) as zombie:
         lives.finish()
-        before, heard = Counter(lives.read().rows), len(zombie.lines)
-        zombie.thaw()
-        ending = zombie.await_line(ENDED, END, after=heard)
-        said = "\n".join([*zombie.lines[heard:], *zombie.errors])
-        assert ending.startswith("failed"), said
-        assert re.search(f"{OURS}|{SPARKS}", said), said
+        before = Counter(lives.read().rows)
+        fail_late(zombie)
     twice = Counter(lives.read().rows) - before
     assert bool(twice) == (point in SENT_AGAIN), len(twice)
     lives.fill(10)
@@ -146,11 +126,9 @@ def test_held_without_transactions(
 
 
 @pytest.mark.parametrize("point", IN_TRANSACTION)
-def test_held_in_a_transaction_of_sqlite(
-    point: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_held_in_a_transaction_of_sqlite(point: str, begin: Begin) -> None:
     """Its successor stops with an error that names it and how to end it; ended so, all goes on."""
-    lives = begin("sqlite", request, tmp_path, {"busy_timeout": 3.0})
+    lives = begin("sqlite", sink={"busy_timeout": 3.0})
     with held(lives, point) as zombie:
         with lives.run() as successor:
             assert successor.await_line(ENDED, END).startswith("failed")
@@ -162,11 +140,9 @@ def test_held_in_a_transaction_of_sqlite(
     lives.finish()
 
 
-def test_resumed_after_its_successor_gave_up(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_resumed_after_its_successor_gave_up(begin: Begin) -> None:
     """A driver that held SQLite's lock all the time was never replaced: it goes on to the end."""
-    lives = begin("sqlite", request, tmp_path, {"busy_timeout": 3.0})
+    lives = begin("sqlite", sink={"busy_timeout": 3.0})
     with held(lives, "sink.ledger-moved") as slow:
         with lives.run() as successor:
             assert successor.await_line(ENDED, END).startswith("failed")

@@ -1,9 +1,4 @@
-"""Rows in several versions, as events of a topic, and the table that they must leave behind. Pure.
-
-The versions of a key come late, corrected, deleted, twice, and from any partition. Only a key that
-is deleted for good stays in one partition, and its delete comes last: nothing remembers the version
-of a row that is gone, so an older one would be there again.
-"""
+"""Events of rows in several versions, the delete for good last, and the table they must leave."""
 
 from __future__ import annotations
 
@@ -35,7 +30,6 @@ class Version(NamedTuple):
     amount: float | None
 
     def value(self) -> str:
-        """The record's value."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
@@ -77,7 +71,6 @@ def table(sent: Iterable[Sent], topic: str) -> dict[int, set[tuple[object, ...]]
 def differences(
     rows: Sequence[tuple[object, ...]], expected: Mapping[int, set[tuple[object, ...]]]
 ) -> list[str]:
-    """What is wrong with a table, row by row."""
     found: dict[object, tuple[object, ...]] = {}
     wrong = []
     for row in rows:

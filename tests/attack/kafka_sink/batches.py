@@ -1,7 +1,4 @@
-"""Batches that are written one after the other, as a query would; what each has as rows.
-
-The value of a record is "batch.row". Who goes on after another driver goes by the ledger.
-"""
+"""Batches that are written one after the other, as a query would; a record has "batch.row"."""
 
 from __future__ import annotations
 

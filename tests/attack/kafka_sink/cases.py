@@ -84,16 +84,11 @@ class Case:
 
     @property
     def api(self) -> str:
-        """Kafka's name of the request."""
         return self.request.split(maxsplit=1)[0]
 
     @property
     def may_stop(self) -> type[EoListenerError] | None:
-        """The error by which a query may be stopped, so that it has to be started again.
-
-        What fences is believed: nobody can tell an InitProducerId of our own, sent or arriving once
-        more, from that of a successor. To try again would fence a successor that is at work.
-        """
+        """The error after which a query has to be started again: what fences may be a successor."""
         if self.fault in FENCING or (self.api, self.fault) in _FENCE:
             return ForeignWriterError
         return None

@@ -1,7 +1,5 @@
 """A driver whose executors are processes of their own, and whose tasks can be held.
 
-    python -m tests.attack.kafka_sink.program '{"servers": ..., "target": ..., ...}'
-
 A line "SHAPE" has it write a batch; "written NUMBER ATTEMPTS" or "failed ERROR" comes out.
 """
 
@@ -42,7 +40,6 @@ class Program:
         return json.dumps(asdict(self))
 
     def settings(self) -> dict[str, str]:
-        """Those of Spark."""
         armed = f"-Deo.listener.fault.points=TaskHold -Deo.test.hold={self.holds}"
         return {
             "spark.master": self.master,

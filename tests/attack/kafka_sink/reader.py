@@ -1,7 +1,4 @@
-"""A reader under read_committed that runs all the time, and what is wrong with what it is shown.
-
-The value of a record is "batch.row".
-"""
+"""A reader under read_committed that runs all the time, and what is wrong with what it is shown."""
 
 from __future__ import annotations
 
@@ -78,11 +75,7 @@ class Reader:
 
 
 def wrong(seen: Seen, rows: Mapping[int, int], *, ordered: bool = True) -> list[str]:
-    """What is wrong with what was shown of batches of so many `rows`.
-
-    All of each batch is there, once, and in each partition in the order of batches; of rows too,
-    where they were `ordered`.
-    """
+    """What is wrong: all of each batch is there once, batches in order; rows too if `ordered`."""
     found = Counter(value for values in seen.values() for value in values)
     expected = {f"{batch}.{row}" for batch, count in rows.items() for row in range(count)}
     places = {

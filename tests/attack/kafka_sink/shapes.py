@@ -1,7 +1,4 @@
-"""DataFrames of batches, whose rows nobody could make a second time in the same way.
-
-What stays the same is `n`, the number of a row in its batch.
-"""
+"""DataFrames whose rows nobody could make a second time; `n`, the number of a row, stays."""
 
 from __future__ import annotations
 
@@ -42,6 +39,5 @@ SHAPES: Final[Mapping[str, Any]] = {"plain": plain, "by chance": by_chance, "gro
 
 
 def shaped(spark: SparkSession, shape: str) -> MakeFrame:
-    """The frames of this shape."""
     make = SHAPES[shape]
     return lambda batch, rows: make(spark, batch, rows)

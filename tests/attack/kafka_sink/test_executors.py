@@ -42,10 +42,7 @@ SENT, FLUSHED = "sink.rows-sent", "sink.rows-flushed"
 
 @dataclass(kw_only=True)
 class Cluster:
-    """A driver, its two executors of a core each, and the reader of what they write.
-
-    A batch has four tasks, of which two run at a time.
-    """
+    """A driver, its two executors of a core each, for four tasks a batch; and a reader of all."""
 
     attacked: Attacked
     program: Program
@@ -55,7 +52,6 @@ class Cluster:
     ordered: bool = True
 
     def hold(self, point: str) -> None:
-        """Have tasks stop there from now on."""
         self._file(f"hold-{point}").touch()
 
     def held(self, point: str) -> list[int]:
@@ -70,13 +66,11 @@ class Cluster:
         return [int(file.name.rsplit("-", 1)[1]) for file in found]
 
     def go_on(self, point: str) -> None:
-        """Let all of them go on."""
         self._file(f"hold-{point}").unlink()
         for file in Path(self.program.holds).glob(f"held-{point}-*"):
             file.unlink()
 
     def begin(self, shape: str) -> None:
-        """Have the driver begin a batch."""
         self.ordered = self.ordered and shape == "plain"
         self._heard = len(self.driver.lines)
         self.driver.say(shape)
@@ -126,7 +120,6 @@ def cluster(
 def start(
     attacked: Attacked, holding: Path, folder: Path, ends: ExitStack, **more: object
 ) -> Cluster:
-    """A driver with topics of its own."""
     shutil.copytree(holding, folder, dirs_exist_ok=True)
     program = Program(
         servers=attacked.servers,
@@ -160,10 +153,7 @@ def start(
     indirect=["cluster"],
 )
 def test_an_executor_is_lost(cluster: Cluster, shape: str, point: str) -> None:
-    """SIGKILL in mid-batch: Spark repeats its tasks, which send nothing; the batch is repeated.
-
-    Without transactions it leaves out what the first try has written, in whichever partition.
-    """
+    """SIGKILL in mid-batch: it is repeated, and without transactions leaves out what is there."""
     cluster.hold(point)
     cluster.begin(shape)
     first, _ = cluster.held(point)
@@ -249,10 +239,7 @@ def test_a_task_outlives_its_job_without_transactions(
     ids=str,
 )
 def test_a_request_of_a_task_meets_a_fault(cluster: Cluster, case: Case) -> None:
-    """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself.
-
-    Without transactions a broker knows a request again, as long as its producer lives.
-    """
+    """Nothing is lost or doubled, no transaction stays open, and the query goes on by itself."""
     proxy = cluster.attacked.proxy
     fault = proxy.arm(case.api, case.action, nth=case.nth, choice=_of_a_task)
     try:

@@ -28,7 +28,6 @@ def course(attacked: Attacked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cour
 
 
 def rows(batch: int, count: int) -> pa.Table:
-    """Records of some keys."""
     return pa.table(
         {
             "key": pa.array([str(row % 5) for row in range(count)], pa.string()),

@@ -36,8 +36,6 @@ HOSTILE = (
 
 
 class Clock:
-    """A clock that a test moves."""
-
     def __init__(self) -> None:
         self.seconds = 1000.0
 
@@ -58,8 +56,6 @@ class FakeReader:
 
 
 class AuditHere:
-    """Reads an audit in this process."""
-
     def __init__(self, request: AuditRequest) -> None:
         self._request = request
 

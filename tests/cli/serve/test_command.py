@@ -6,13 +6,9 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,17 +22,15 @@ from eo_listener.cli.serve.watched import Watched
 from eo_listener.errors import KafkaError, SettingsError, UnavailableError
 from tests.broker import Broker
 from tests.cli.sqlite_ledger import Store
-from tests.conftest import StartBroker
 from tests.groups import commit
+from tests.processes import Program
 from tests.topics import Topics, unique
 from tests.waiting import until
 
 Asked = list[tuple[AuditRequest, float]]
-COMMAND = [sys.executable, "-m", "eo_listener"]
 
 
 def typed(*words: object) -> None:
-    """Run the command in this process."""
     cli.app(["serve", *map(str, words)], standalone_mode=False)
 
 
@@ -93,44 +87,10 @@ def test_a_ledger_in_a_table_is_read_more_seldom(
         typed("g", "-b", "127.0.0.1:1", "--ledger", "delta:/d", "--audit-every", "29")
 
 
-@contextmanager
-def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server of the command, and its address; ended by Ctrl-C unless the test has done it."""
-    given = [*COMMAND, "serve", *map(str, words), "--port", "0"]
-    with subprocess.Popen(
-        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/ until Ctrl-C\n", line)
-            assert found is not None, line
-            yield found[1], process
-        finally:
-            process.kill()
-
-
 def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310  # our own
         text: str = answer.read().decode()
     return text
-
-
-def answered(url: str) -> dict[str, Any]:
-    """A document, also one that says that nothing is known."""
-    try:
-        text = get(url)
-    except urllib.error.HTTPError as error:
-        text = error.read().decode()
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """By Ctrl-C: exit code and standard error."""
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said
 
 
 @pytest.mark.kafka
@@ -142,7 +102,12 @@ def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
     topics.fill(topic, 10)
     commit(servers, group, topic, {0: 7})
     store = Store(tmp_path / "s.db")
-    with serving(group, "-b", servers, "--every", "1", "--ledger", store.address) as (url, process):
+    words = [group, "-b", servers, "--every", "1", "--ledger", store.address, "--port", "0"]
+    with Program([sys.executable, "-m", "eo_listener", "serve", *words]) as process:
+        line = process.await_line("serving ")
+        served = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/ until Ctrl-C", line)
+        assert served is not None, line
+        url = served[1]
         page = get(f"{url}/")
         assert "&lt;b&gt;page" in page
         assert "<b>" not in page
@@ -151,37 +116,9 @@ def test_a_page_of_a_real_group(broker: Broker, tmp_path: Path) -> None:
         assert "eo_listener_status_known 1.0" in get(f"{url}/metrics")
         commit(servers, group, topic, {0: 10})
         until(lambda: json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 0)
-        until(lambda: "verdict" in answered(f"{url}/api/audit"))
+        until(lambda: "verdict" in get(f"{url}/api/audit"), despite=urllib.error.HTTPError)
         assert get(f"{url}/healthz") == "ok, groups read\n"
-        assert ended(process) == (0, "")
-
-
-@pytest.mark.kafka
-@pytest.mark.slow
-def test_a_broker_that_goes_and_comes_back(start_broker: StartBroker) -> None:
-    """Without it nothing is known, since when, and no old number is there; then it goes on."""
-    broker = start_broker()
-    servers, group = broker.bootstrap_servers, unique("g")
-    topics = Topics(servers)
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 10)
-    commit(servers, group, topic, {0: 7})
-    with serving(f"{group}*", "-b", servers, "--every", "1") as (url, process):
-        assert json.loads(get(f"{url}/api/status"))["groups"][0]["lag"] == 3
-        broker.kill()
-        until(lambda: "groups" not in answered(f"{url}/api/status"), 120)
-        assert answered(f"{url}/api/status")["known_until"] < time.time()
-        assert "Nothing is known of the groups, since" in get(f"{url}/")
-        assert get(f"{url}/healthz").startswith("ok, nothing is known")
-        broker.restart()
-        until(lambda: answered(f"{url}/api/status").get("groups"), 120)
-        assert answered(f"{url}/api/status")["groups"][0]["lag"] == 3
-        assert "last errors" in get(f"{url}/")
-        code, said = ended(process)
-    assert code == 0
-    assert "cannot read the groups" in said
-    assert "the groups can be read again" in said
-    assert "Traceback" not in said
+        assert process.ending(signal.SIGINT) == (0, "")
 
 
 def test_a_first_reading_that_fails_is_one_error(

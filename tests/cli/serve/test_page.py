@@ -13,7 +13,7 @@ import pytest
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import escaped
 from eo_listener.cli.position_reader import AuditRequest
-from eo_listener.cli.serve.groups_section import AT_ONCE, GroupAlarm, alarm, path_of
+from eo_listener.cli.serve.groups_section import AT_ONCE, alarm, path_of
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.watched import View, Watched
 from eo_listener.errors import KafkaError
@@ -59,7 +59,6 @@ class Page(HTMLParser):
 
 
 def of_group(view: View, name: str) -> Page:
-    """The page of a group that is there."""
     body = group_page(view, path_of(name))
     assert body is not None
     return Page(body)
@@ -81,7 +80,7 @@ def require_harmless(page: Page) -> None:
 def test_hostile_names_are_text(name: str) -> None:
     """Of a group, a topic, a query and an error; on the overview and on the group's own page."""
     found = [
-        group(name, [7, None], topic=name, query=name, verdict=LagVerdict.STOP),
+        group(name, [7, None], topic=name, query=name, verdict=STOP),
         group("refused", [], error=name),
     ]
     made, _, _ = watched(found, times=3)
@@ -117,9 +116,9 @@ def test_what_is_gravest_comes_first() -> None:
     made, _, _ = watched(
         [
             group("ok"),
-            group("slow", [1], verdict=LagVerdict.WARN),
-            group("slower", [0], verdict=LagVerdict.WARN),
-            group("stopped", verdict=LagVerdict.STOP),
+            group("slow", [1], verdict=WARN),
+            group("slower", [0], verdict=WARN),
+            group("stopped", verdict=STOP),
             group("refused", [], error="GROUP_AUTHORIZATION_FAILED"),
         ]
     )
@@ -131,21 +130,17 @@ def test_what_is_gravest_comes_first() -> None:
 
 
 def test_what_is_wrong_stands_first_with_what_to_type() -> None:
-    """Before any group that is well: what it is, its cause, and the command for this cluster."""
+    """Before any group that is well: what it is, its cause, and the command; of five, of 60."""
+    many = [group(f"stopped-{n}", verdict=STOP) for n in range(60)]
+    text = Page(overview(watched([group("well"), *many])[0].view())).text
+    assert text.partition("61 groups")[0].count("STOP group stopped-") == 5
+    assert "and 55 groups more, below" in text
     made, _, _ = watched([group(f"well-{n}") for n in range(60)] + [group("stopped", verdict=STOP)])
     text = Page(overview(made.view())).text
     assert text.index("STOP group stopped: ") < text.index("61 groups")
     typed = f"eo-listener audit --checkpoint CHECKPOINT -b {SERVERS} -g stopped"
     assert text.index(typed) < text.index("CHECKPOINT is the query's") < text.index("61 groups")
     assert typed in of_group(made.view(), "stopped").text
-
-
-def test_of_many_that_are_wrong_the_gravest_are_named() -> None:
-    """Five; how many more there are is said, and that all are below."""
-    made, _, _ = watched([group(f"stopped-{n}", verdict=STOP) for n in range(60)])
-    text = Page(overview(made.view())).text
-    assert text.count("STOP group stopped-") == 5
-    assert "and 55 groups more, below" in text
 
 
 def test_what_an_audit_has_found_stands_first_with_what_to_type(tmp_path: Path) -> None:
@@ -208,14 +203,6 @@ def test_no_old_number_is_shown_as_current() -> None:
     assert len(page.found("polyline")) == 2  # lag and rate until the gap, which has no line
 
 
-def test_a_reading_that_does_not_end_is_no_longer_current() -> None:
-    """Its numbers are gone, though no reading has failed."""
-    made, _, clock = watched([group("g", [1234], end=98765)])
-    clock.seconds += 51.0  # two intervals, and 30 s
-    text = Page(overview(made.view())).text
-    assert ("97,531" in text, "51 s" in text) == (False, True)
-
-
 def test_a_group_that_vanishes_is_named() -> None:
     """With when it was there last; its own page says so too, that of no group is not found."""
     made, reader, clock = watched([group("a"), group("b")])
@@ -267,41 +254,28 @@ def test_the_page_needs_nothing_from_outside() -> None:
     assert (reload["http-equiv"], reload["content"]) == ("refresh", "10")
 
 
-def raised(checkpoint: str | None = None, **others: Any) -> GroupAlarm | None:
-    return alarm(group("a b", **others), CLUSTER, checkpoint)
-
-
-@pytest.mark.parametrize("verdict", [None, LagVerdict.OK, LagVerdict.WARN])
-def test_nobody_has_to_act_on_a_group_that_commits(verdict: LagVerdict | None) -> None:
-    """Also where it is slow, which its card says, or there is no verdict yet."""
-    assert raised(verdict=verdict) is None
+AUDIT, READ = "audit --checkpoint CHECKPOINT", "preflight"
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "command"),
     [
-        ({"verdict": LagVerdict.STALL}, "STALL", "audit --checkpoint CHECKPOINT"),
-        ({"verdict": LagVerdict.STOP}, "STOP", "audit --checkpoint CHECKPOINT"),
-        ({"verdict": LagVerdict.REWIND}, "REWIND", "audit --checkpoint CHECKPOINT"),
-        ({"withheld": True}, "withheld", "audit --checkpoint CHECKPOINT"),
-        ({"offsets": ()}, "holds no offsets", "preflight"),
-        ({"offsets": (), "error": "NOT_COORDINATOR"}, "not read", "preflight"),
+        ({"verdict": LagVerdict.STALL}, "STALL", AUDIT),
+        ({"verdict": STOP}, "STOP", AUDIT),
+        ({"verdict": LagVerdict.REWIND}, "REWIND", AUDIT),
+        ({"offsets": (9,) * 5, "withheld": True}, "withheld", AUDIT),
+        ({"offsets": ()}, "holds no offsets", READ),
+        ({"offsets": (), "error": "NOT_COORDINATOR"}, "not read", READ),
     ],
 )
 def test_what_is_wrong_has_a_command(given: dict[str, Any], kind: str, command: str) -> None:
-    """For this cluster and this group, quoted for a shell."""
-    found = raised(**given)
-    assert found is not None
-    assert found.kind == kind
-    assert found.commands == (f"eo-listener {command} -b {SERVERS} -g 'a b'",)
-
-
-def test_a_source_that_is_withheld_is_named_whatever_the_verdict() -> None:
-    """Its lag may be small; a few of its partitions are enough."""
-    found = raised(offsets=(9,) * 5, withheld=True)
-    assert found is not None
-    assert found.what.endswith("offsets of flights-0, flights-1, flights-2 and 2 more")
-    assert 'guard="warn"' in found.cause
+    """For this cluster, this group, and the checkpoint where it is known, quoted for a shell."""
+    for checkpoint, shown in ((None, "CHECKPOINT"), ("/my data", "'/my data'")):
+        found = alarm(group("a b", **given), CLUSTER, checkpoint)
+        assert found is not None
+        assert found.kind == kind
+        typed = f"eo-listener {command.replace('CHECKPOINT', shown)} -b {SERVERS} -g 'a b'"
+        assert found.commands == (typed,)
 
 
 def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
@@ -312,6 +286,7 @@ def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
     unread = alarm(replace(one, error="GROUP_AUTHORIZATION_FAILED"), cluster, None)
     assert found is not None
     assert unread is not None
+    assert found.commands[1].startswith(f"eo-listener txn list -b {SERVERS} ")
     typed = [*found.commands, *unread.commands]
     typed.append(cluster.typed(["status"], arguments=[one.group]))
     audit, *others = typed
@@ -323,15 +298,5 @@ def test_what_was_given_to_this_command_belongs_into_the_printed_ones() -> None:
 
 def held_up(name: str) -> GroupStatus:
     """A group that has stopped before an open transaction."""
-    one = group(name, verdict=LagVerdict.STOP)
+    one = group(name, verdict=STOP)
     return replace(one, rows=tuple(replace(row, stable_end=8) for row in one.rows))
-
-
-def test_the_checkpoint_stands_in_the_command_where_it_is_known() -> None:
-    """And transactions that hold readers up have a command of their own."""
-    found = alarm(held_up("g"), CLUSTER, "/data/my checkpoint")
-    assert found is not None
-    assert found.commands == (
-        f"eo-listener audit --checkpoint '/data/my checkpoint' -b {SERVERS} -g g",
-        f"eo-listener txn list -b {SERVERS} --group g",
-    )

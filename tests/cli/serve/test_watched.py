@@ -203,6 +203,8 @@ def test_a_reading_that_failed_is_one_point_without_numbers() -> None:
     for at in (10.0, 20.0, 30.0):
         history.gap(at)
     history.add(40.0, [group("g", [6])])
+    refused = [group("g", [], error="GROUP_AUTHORIZATION_FAILED")]
+    assert history.gone(refused) == {}
     assert history.points("g") == (
         Point(0.0, 5, None),
         Point(10.0, None, None),
@@ -224,16 +226,6 @@ def test_a_group_that_vanishes_is_known_for_an_hour() -> None:
     history.add(7000.0, [group("a")])
     assert history.gone([group("a")]) == {}
     assert history.points("b") == ()
-
-
-def test_a_group_that_could_not_be_read_is_not_gone_for_good() -> None:
-    """An error of one group leaves a gap in it, and keeps what it was."""
-    history = LagHistory()
-    history.add(0.0, [group("a")])
-    refused = [group("a", [], error="GROUP_AUTHORIZATION_FAILED")]
-    history.add(9000.0, refused)
-    assert len(history.points("a")) == 2
-    assert history.gone(refused) == {}
 
 
 def test_what_is_kept_is_bounded() -> None:

@@ -30,9 +30,9 @@ def marked(offset: int, run: str = "r0") -> Position:
     return Position(offset=offset, metadata=metadata.text())
 
 
-def by_sink(offset: int, run: str = "r1", query: str = "q1") -> Position:
+def by_sink(offset: int, run: str = "r1", query: str = "q1", batch: int = 0) -> Position:
     """What a sink has committed in the transaction of a batch."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0).of_sink()
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch).of_sink()
     return Position(offset=offset, metadata=metadata.text())
 
 
@@ -249,6 +249,24 @@ def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     assert state.offer(by(7), ALLOW, recommit=False) is None
     assert Refusal.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
     assert state.sendable(0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "findings"),
+    [(REFUSE, [Refusal.BELOW_GROUP]), (ALLOW, [])],
+)
+def test_a_mark_of_a_sink_does_not_hide_an_older_checkpoint(
+    policy: Policy, findings: list[Finding]
+) -> None:
+    """The sink of an earlier run has batches that this run has never planned."""
+    state = PartitionState()
+    state.offer(by(5), policy, recommit=False)
+    assert [*state.compare(by_sink(90, run="r0", batch=9), END, policy)] == findings
+    assert (state.sendable(0.0) is None) is bool(findings)
+    again = PartitionState()
+    again.offer(by(5), policy, recommit=False)
+    in_doubt = by_sink(6, run="r0", batch=1)
+    assert [*again.compare(in_doubt, END, policy)] == [Discrepancy.BY_SINK]
 
 
 def test_what_a_sink_has_committed_is_renewed_as_it_is() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,10 +13,8 @@ from eo_listener.errors import JvmError
 from eo_listener.events import (
     CommitRefused,
     GuardViolation,
-    Refusal,
     RunGroupsChanged,
     SourceIgnored,
-    ViolationKind,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.protocols import LivePosition
@@ -32,22 +30,6 @@ from tests.commit.tracking.memory_tracking import (
 )
 
 
-def ended(tracking: MemoryTracking) -> list[str]:
-    return [reported.run_id for reported in tracking.of(RunGroupsChanged) if reported.ended]
-
-
-def test_a_query_that_died_in_silence_holds_up_no_later_one(tracking: MemoryTracking) -> None:
-    """With its SparkContext nobody tells of its end: the first word of another query finds out."""
-    tracking.buffer.add(event(0, None, 10))
-    tracking.queries.positions["r1"] = position(0, 10)
-    tracking.serve(0.0)
-    tracking.serve(2.0)
-    tracking.queries.ended_runs.add("r1")
-    assert tracking.hear(100.0, event(0, None, 50, run="r2", query="q2"))
-    assert tracking.held == 50
-    assert not tracking.of(CommitRefused)
-
-
 def test_one_that_dies_holds_another_up_for_a_minute_at_most(tracking: MemoryTracking) -> None:
     """Whoever waits for a slower query has it asked each minute whether it is there at all."""
     tracking.queries.positions["slow"] = position(0, 10)
@@ -59,45 +41,6 @@ def test_one_that_dies_holds_another_up_for_a_minute_at_most(tracking: MemoryTra
     assert tracking.held == 10
     tracking.pass_until(375.0, since=310.0)
     assert tracking.held == 50
-
-
-def test_a_slower_query_that_is_alive_goes_on_deciding(tracking: MemoryTracking) -> None:
-    """To be asked does not cost a query its say."""
-    tracking.queries.positions["slow"] = position(0, 10)
-    tracking.hear(0.0, event(0, None, 10, run="slow", query="q2"), event(0, None, 50, run="fast"))
-    tracking.pass_until(600.0)
-    assert tracking.held == 10
-
-
-def test_what_ended_in_silence_is_committed_no_more_and_forgotten(tracking: MemoryTracking) -> None:
-    """Its last position counts; a minute later nothing is kept of it, and no recommit comes."""
-    tracking.hear(0.0, event(0, None, 10))
-    tracking.queries.positions["r1"] = position(1, 15)  # the event of batch 1 was lost
-    tracking.queries.ended_runs.add("r1")
-    tracking.pass_until(5 * HOUR)
-    assert tracking.held == 15
-    assert tracking.queries.forgotten_runs == ["r1"]
-    assert ended(tracking) == ["r1"]
-    assert tracking.tracker.due() is None
-
-
-def test_the_last_events_of_a_run_may_come_after_it_has_ended(tracking: MemoryTracking) -> None:
-    """Spark's bus may be late: what it still brings is judged and committed as ever."""
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
-    tracking.queries.positions["r1"] = position(0, 5)
-    tracking.serve(0.0)
-    tracking.serve(0.2)
-    tracking.queries.ended_runs.add("r1")
-    tracking.serve(3.0)  # seen to be over
-    assert not tracking.queries.forgotten_runs
-    tracking.queries.positions["r1"] = position(2, 20)
-    tracking.buffer.add(event(1, 5, 10))
-    tracking.buffer.add(event(2, 12, 20))
-    tracking.end(4.0, "r1")
-    (reported,) = tracking.of(GuardViolation)
-    assert reported.batch_id == 2
-    assert tracking.queries.forgotten_runs == ["r1"]
-    assert not tracking.of(SourceIgnored)
 
 
 def test_a_run_that_was_heard_of_again_is_kept(tracking: MemoryTracking) -> None:
@@ -138,28 +81,7 @@ def test_unknown_is_not_ended(tracking: MemoryTracking, monkeypatch: pytest.Monk
     assert not tracking.queries.forgotten_runs
 
 
-def test_an_end_that_is_reported_twice_is_one_end(tracking: MemoryTracking) -> None:
-    """A listener that was added twice is told of each end twice too."""
-    tracking.queries.positions["r1"] = position(0, 10)
-    tracking.hear(0.0, event(0, None, 10))
-    for now in (1.0, 2.0):
-        tracking.end(now, "r1")
-    assert ended(tracking) == ["r1"]
-    assert tracking.held == 10
-
-
 LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
-
-
-class OptionsUnreadable(MemoryQueries):
-    """Queries whose options cannot be read for a while."""
-
-    deaf = True
-
-    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
-        if self.deaf:
-            raise JvmError("the JVM did not answer in time")
-        return super().options(query_id, run_id)
 
 
 Begun = Callable[..., MemoryTracking]
@@ -209,16 +131,6 @@ def test_passed_events_move_no_group(begun: Begun, on_rewind: OnRewind, *, lossy
     assert not tracking.of(CommitRefused)
 
 
-def test_a_late_event_is_judged_all_the_same(begun: Begun) -> None:
-    """What was wrong with a batch is told, though its offsets were committed by then."""
-    tracking = begun()
-    tracking.queries.positions["r1"] = position(5, 60)
-    tracking.pass_until(80.0, since=4.0)
-    tracking.hear(80.0, event(1, 15, 20))
-    (reported,) = tracking.of(GuardViolation)
-    assert [one.kind for one in reported.violations] == [ViolationKind.GAP]
-
-
 @pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
 def test_events_of_a_restarted_run_come_late(begun: Begun, on_rewind: OnRewind) -> None:
     """They are judged, hold up nobody, and bring no run back."""
@@ -246,37 +158,6 @@ def test_the_last_event_of_a_run_that_has_ended_takes_no_successor_back(
     assert tracking.held == 30
     assert late(tracking, 20.0, 1) == [30]
     assert not tracking.of(CommitRefused)
-
-
-@pytest.mark.parametrize("on_rewind", [OnRewind.REFUSE, OnRewind.ALLOW])
-def test_a_last_batch_without_rows_takes_nobody_back(begun: Begun, on_rewind: OnRewind) -> None:
-    """It ends where the batch before it did, whose event was the newest when the run ended."""
-    tracking = begun(on_rewind)
-    assert late(tracking, 5.0, 1) == [20]
-    tracking.queries.positions |= {"r1": position(2, 20), "r2": position(2, 20)}
-    tracking.queries.ended_runs.add("r1")
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
-    tracking.pass_until(18.0, since=12.0)
-    tracking.queries.positions["r2"] = position(3, 30)
-    tracking.hear(18.5, event(3, 20, 30, run="r2"))
-    tracking.hear(25.0, event(2, 20, 20))
-    assert tracking.held == 30
-    assert not tracking.of(CommitRefused)
-
-
-def test_the_last_event_is_committed_if_options_come_late(opened: list[MemoryTracking]) -> None:
-    """The last position had no group then, so nothing was offered."""
-    queries = OptionsUnreadable(OPTIONS)
-    tracking = MemoryTracking(queries)
-    opened.append(tracking)
-    tracking.queries.positions["r1"] = position(0, 10)
-    tracking.queries.ended_runs.add("r1")
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
-    tracking.pass_until(1.0)
-    assert tracking.at() is None
-    queries.deaf = False
-    tracking.hear(2.0, event(0, None, 10))
-    assert tracking.held == 10
 
 
 def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> None:
@@ -389,37 +270,23 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
     assert not allowing.of(CommitRefused)
 
 
-def test_one_whose_end_was_never_reported_is_no_obstacle(allowing: MemoryTracking) -> None:
-    """At the new query's first event the old run is asked, and found to have ended."""
-    allowing.buffer.add(event(0, None, 100))
-    allowing.queries.positions["r1"] = position(0, 100)
-    assert allowing.serve(0.0)
-    allowing.queries.ended_runs.add("r1")
-    assert allowing.hear(200.0, event(0, None, 30, run="r2", query="q2"))
-    assert allowing.held == 30
-
-
-@pytest.mark.parametrize("on_rewind", list(OnRewind))
-def test_what_waits_of_an_ended_run_is_not_sent(
-    opened: list[MemoryTracking], on_rewind: OnRewind
-) -> None:
-    """Kafka was away when it ended: the query that was started instead decides."""
-    allowing = MemoryTracking(MemoryQueries(OPTIONS), on_rewind=on_rewind)
-    opened.append(allowing)
-    allowing.store.faults.extend([lambda group, at: dict.fromkeys(at, "_TRANSPORT")] * 3)
-    allowing.buffer.add(event(0, None, 100))
-    allowing.tracker.serve(allowing.buffer.take(), allowing.moment(0.0))
-    allowing.buffer.add(Ended("r1"))
-    assert allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
-    assert allowing.held == 30
-
-
-def test_a_slower_query_beside_another_is_no_rewind(allowing: MemoryTracking) -> None:
-    """Both are alive, and the faster was first to report: its group is not taken back."""
-    allowing.hear(0.0, event(0, None, 100))
-    allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
-    assert allowing.held == 100
-    assert {told.refusal for told in allowing.of(CommitRefused)} == {Refusal.BELOW_COMMITTED}
+def test_the_last_events_of_a_run_may_come_after_it_has_ended(tracking: MemoryTracking) -> None:
+    """Spark's bus may be late: what it still brings is judged and committed as ever."""
+    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    tracking.queries.positions["r1"] = position(0, 5)
+    tracking.serve(0.0)
+    tracking.serve(0.2)
+    tracking.queries.ended_runs.add("r1")
+    tracking.serve(3.0)  # seen to be over
+    assert not tracking.queries.forgotten_runs
+    tracking.queries.positions["r1"] = position(2, 20)
+    tracking.buffer.add(event(1, 5, 10))
+    tracking.buffer.add(event(2, 12, 20))
+    tracking.end(4.0, "r1")
+    (reported,) = tracking.of(GuardViolation)
+    assert reported.batch_id == 2
+    assert tracking.queries.forgotten_runs == ["r1"]
+    assert not tracking.of(SourceIgnored)
 
 
 def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:

@@ -6,26 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Idle, Started
+from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Started
 from eo_listener.errors import FormatError
 from eo_listener.events import ViolationKind
 from eo_listener.model.batch_metrics import BatchMetrics
 from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import event
-
-
-def test_the_newest_event_of_each_run_waits_and_the_first_is_known() -> None:
-    """Of several events the newest is kept; which one began the run is kept beside it."""
-    buffer = EventBuffer()
-    buffer.add(event(4, 10, 15))
-    buffer.add(event(5, 15, 20))
-    buffer.add(event(0, None, 3, run="r2"))
-    one, two = buffer.take().runs
-    assert (one.newest, one.first) == (event(5, 15, 20), event(4, 10, 15))
-    assert two.newest.run_id == "r2"
-    buffer.add(event(6, 20, 25))
-    (events,) = buffer.take().runs
-    assert (events.newest, events.first) == (event(6, 20, 25), None)
 
 
 def test_the_first_of_those_before_the_newest_are_kept_too() -> None:
@@ -39,17 +25,6 @@ def test_the_first_of_those_before_the_newest_are_kept_too() -> None:
     buffer.add(event(100, 500, 505))
     (events,) = buffer.take().runs
     assert events.earlier == []
-
-
-def test_a_run_that_idles_is_told_once() -> None:
-    """However often Spark says so until somebody asks; and it is something to serve."""
-    buffer = EventBuffer()
-    for run_id in ("r1", "r2", "r1"):
-        buffer.add(Idle(run_id))
-    assert buffer
-    assert list(buffer.take().idle) == ["r1", "r2"]
-    assert not buffer
-    assert not buffer.take().idle
 
 
 def test_nothing_is_taken_twice() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -21,7 +20,6 @@ from eo_listener.events import (
     ViolationKind,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.progress import Progress
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -111,34 +109,6 @@ def test_an_event_that_cannot_be_read_is_an_internal_error(tracking: MemoryTrack
     assert tracking.held == 5
 
 
-def test_a_withheld_source_holds_back_its_later_partitions(opened: list[MemoryTracking]) -> None:
-    """Of two sources one is withheld: what it reads anew is not committed, the other goes on."""
-    tracking = tracker(opened, options=TWO)
-    tracking.hear(0.0, event(0, None, 5, more=(source(1, None, {U0: 5}),)))
-    tracking.hear(1.0, event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)))
-    tracking.hear(2.0, event(2, 9, {P0: 12, P1: 3}, more=(source(1, {U0: 9}, {U0: 12}),)))
-    assert (tracking.at(P0), tracking.at(P1), tracking.at(U0)) == (5, None, 12)
-    assert kinds(tracking) == [(1, ViolationKind.GAP)]
-
-
-def test_each_further_violation_is_reported(tracking: MemoryTracking) -> None:
-    """Withheld once is withheld; what else goes wrong is worth knowing."""
-    tracking.hear(0.0, event(0, None, 5), event(1, 7, 9), event(2, 20, 25))
-    assert kinds(tracking) == [(1, ViolationKind.GAP), (2, ViolationKind.GAP)]
-
-
-def test_a_withheld_source_is_recommitted_where_it_stands(tracking: MemoryTracking) -> None:
-    """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
-    tracking.queries.positions["r1"] = position(2, 20)
-    tracking.hear(0.0, event(0, None, 5))
-    tracking.hear(1.0, event(1, 7, 9))
-    del tracking.store.history[:]
-    tracking.pass_until(2.5 * HOUR, since=1.0)
-    assert len(tracking.store.history) >= 2
-    assert {landed[P0].offset for _, landed in tracking.store.history} == {5}
-    assert marked(tracking)
-
-
 def test_a_withheld_source_holds_up_no_other_in_a_new_partition(
     opened: list[MemoryTracking],
 ) -> None:
@@ -194,19 +164,6 @@ def test_a_source_withheld_before_its_group_is_known(opened: list[MemoryTracking
 # What the query itself says
 
 
-def test_a_position_ahead_of_its_event_waits_for_it(tracking: MemoryTracking) -> None:
-    """The guard sees a batch before its offsets are committed, at a recommit too."""
-    tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.add(event(0, None, 5))
-    tracking.pass_until(10.0)
-    tracking.queries.positions["r1"] = position(1, 9)
-    tracking.serve(61.0)
-    assert tracking.held == 5
-    tracking.hear(62.0, event(1, 7, 9))
-    assert tracking.held == 5
-    assert kinds(tracking) == [(1, ViolationKind.GAP)]
-
-
 def test_one_whose_event_was_dropped_is_committed_later(tracking: MemoryTracking) -> None:
     """Waiting is for once: what Spark has dropped never comes."""
     tracking.queries.positions["r1"] = position(0, 5)
@@ -217,28 +174,6 @@ def test_one_whose_event_was_dropped_is_committed_later(tracking: MemoryTracking
     assert tracking.held == 5
     tracking.pass_until(70.0, since=61.0)
     assert tracking.held == 9
-
-
-def test_a_flush_waits_for_no_event(tracking: MemoryTracking) -> None:
-    """Before it all events were delivered: what is durable is offered at once."""
-    tracking.hear(0.0, event(0, None, 5))
-    tracking.queries.positions["r1"] = position(1, 9)
-    assert tracking.serve(1.0, check_all=True)
-    assert tracking.held == 9
-
-
-def read_nothing(batch: int) -> Progress:
-    """An event of a query without a Kafka source."""
-    return replace(event(batch, None, 0), sources=())
-
-
-def test_a_query_without_kafka_is_reported_once(tracking: MemoryTracking) -> None:
-    """There is nothing to commit; its batches are not shown either."""
-    for batch in range(3):
-        tracking.hear(float(batch), read_nothing(batch))
-    assert [why.source for why in tracking.of(SourceIgnored)] == [None]
-    assert not tracking.of(QueryProgressed)
-    assert tracking.store.groups == {}
 
 
 LOSSY = {0: {**OPTIONS[0], "failondataloss": "false"}}
@@ -326,3 +261,15 @@ def test_losses_are_looked_for_in_all_batches_whose_events_waited(
     )
     assert kinds(tracking) == [(2, ViolationKind.LOST)]
     assert tracking.held == 10
+
+
+def test_a_withheld_source_is_recommitted_where_it_stands(tracking: MemoryTracking) -> None:
+    """Its mark and its offset outlive the retention of the group, newer offsets do not come."""
+    tracking.queries.positions["r1"] = position(2, 20)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.hear(1.0, event(1, 7, 9))
+    del tracking.store.history[:]
+    tracking.pass_until(2.5 * HOUR, since=1.0)
+    assert len(tracking.store.history) >= 2
+    assert {landed[P0].offset for _, landed in tracking.store.history} == {5}
+    assert marked(tracking)

@@ -12,7 +12,7 @@ from eo_listener.events import ViolationKind
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets, TopicPartition
-from tests.commit.tracking.memory_tracking import HOUR, P0, event, position, source
+from tests.commit.tracking.memory_tracking import HOUR, P0, event, position
 
 
 def run(**how: Any) -> QueryRun:
@@ -67,18 +67,6 @@ def test_events_that_fall_silent_lead_to_a_snapshot() -> None:
         assert one.next_check == now + 60.0
     one.on_position(position(4), 90.0, HOUR, early=False)
     assert one.next_check == HOUR
-
-
-def test_a_snapshot_soon_after_an_event_does_not_stand_for_the_one_after_the_silence() -> None:
-    """A check soon after an event does not replace the one a minute after the last event."""
-    one = run()
-    one.on_event(0.0)
-    one.on_position(position(3), 0.1, HOUR, early=False)
-    one.plan_check(2.1)
-    one.on_position(position(3), 2.1, HOUR, early=False)
-    assert one.next_check == 60.0
-    one.on_position(position(3), 60.0, HOUR, early=False)
-    assert one.next_check > HOUR / 2
 
 
 def test_a_position_waits_for_its_event_but_not_for_ever() -> None:
@@ -147,26 +135,6 @@ def test_one_source_that_skips_losses_is_enough(skipping: tuple[int, ...], watch
     assert not run(options=None).is_polled
 
 
-def test_a_checkpoint_that_cannot_be_read_for_once_is_asked_again_soon() -> None:
-    """One failed read of a continuous query does not leave its group alone for an hour."""
-    one = run(mode=QueryMode.CONTINUOUS)
-    one.on_position(position(1), 0.0, HOUR, early=False)
-    one.on_position(None, 2.0, HOUR, early=False)
-    assert one.next_check <= 10.0
-
-
-def test_a_position_whose_number_is_too_low_waits_for_its_event_too() -> None:
-    """Spark moves offsets and number one after the other: the offsets say which batch it is."""
-    one = run()
-    one.newest = event(6, 0, 5)
-    assert not one.is_early(position(6, 5))
-    assert not one.is_early(position(5, 5))  # of batch 6, by its offsets
-    assert one.is_early(position(6, 9))  # of batch 7
-    assert not one.is_early(position(6, 9))  # whose event was dropped
-    one.newest = event(7, 5, 9)
-    assert not one.is_early(position(6, 9))
-
-
 @pytest.mark.parametrize(
     ("restored", "first", "kinds"),
     [
@@ -192,24 +160,6 @@ def test_the_first_event_is_judged_by_what_was_restored(
     assert [violation.kind for violation in found.get(0, ())] == kinds
 
 
-def test_of_two_sources_one_alone_does_not_say_that_the_number_is_too_low() -> None:
-    """A batch that is read once more in one source is found, though the other stands still."""
-    first = event(4, 0, 5, more=(source(1, 7, 9),))
-    one = run()
-    restored = LivePosition(batch_id=3, committed={0: Offsets({P0: 5}), 1: Offsets({P0: 7})})
-    one.on_position(restored, 0.0, HOUR, early=False)
-    assert list(one.judge_first(first)) == [0]
-
-
-def test_the_first_position_is_what_was_restored() -> None:
-    """Later ones are where the run has come to."""
-    one = run()
-    one.on_position(None, 0.0, HOUR, early=False)
-    one.on_position(position(3, 10), 1.0, HOUR, early=False)
-    one.on_position(position(9, 90), 2.0, HOUR, early=False)
-    assert one.restored == position(3, 10)
-
-
 def test_a_position_that_waits_for_its_event_is_asked_for_soon() -> None:
     """Five seconds, not a recommit: the event may have been dropped."""
     one = run()
@@ -229,25 +179,3 @@ def test_the_full_map_is_due_with_each_recommit_alone() -> None:
         now for now in range(1, 301) if one.on_position(position(1), float(now), 100.0, early=False)
     ]
     assert recommitted_at == [90, 180, 270]
-
-
-def test_without_position_and_event_there_is_nothing_to_recommit() -> None:
-    """The recommit waits for something to send."""
-    one = run()
-    assert not one.on_position(None, 0.0, HOUR, early=False)
-    one.newest = event(0, None, 5)
-    assert one.on_position(None, 1.0, HOUR, early=False)
-
-
-def test_doubt_brings_a_snapshot_at_once_or_within_the_minute() -> None:
-    """A run that holds another one up is asked soon whether it runs; an earlier check counts."""
-    one = run()
-    one.due = HOUR
-    one.check_soon(10.0, at_once=False)
-    assert one.next_check == 70.0
-    one.check_soon(50.0, at_once=False)
-    assert one.next_check == 70.0
-    one.check_soon(60.0, at_once=True)
-    assert one.next_check == 60.0
-    one.check_soon(65.0, at_once=True)
-    assert one.next_check == 60.0

@@ -103,40 +103,12 @@ def followed(*batches: tuple[Any, ...]) -> list[SequenceVerdict]:
     ]
 
 
-def test_a_source_without_an_end_is_passed_over() -> None:
-    """One of two sources has nothing yet: the other is judged all the same."""
-    five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
-    verdicts = followed(
-        (0, (None, five), (None, None)),
-        (1, (seven, nine), (None, None)),
-        (2, (nine, nine), (None, seven)),
-        (3, (nine, nine), (nine, nine)),
-    )
-    assert [list(one.violations) for one in verdicts] == [[], [0], [], [1]]
-    assert not any(one.missed_after is not None or one.repeated for one in verdicts)
-
-
 def test_what_lies_between_batches_that_nobody_reported_of_is_no_gap() -> None:
     """It is unknown where offsets are missing too; all else is as wrong as ever."""
     five, seven, nine = Offsets({P0: 5}), Offsets({P0: 7}), Offsets({P0: 9})
     verdicts = followed((0, (None, five)), (4, (seven, nine)), (6, (nine, nine)), (9, (five, nine)))
     assert [one.missed_after for one in verdicts] == [None, 0, None, None]
     assert [list(one.violations) for one in verdicts] == [[], [], [], [0]]
-
-
-def test_an_event_that_was_judged_is_not_judged_again() -> None:
-    """The same number and ranges, or a lower number: nothing new, and nothing wrong."""
-    five, nine = Offsets({P0: 5}), Offsets({P0: 9})
-    verdicts = followed(
-        (0, (None, five)),
-        (0, (None, five)),
-        (1, (five, nine)),
-        (0, (None, five)),
-        (1, (five, nine)),
-        (1, (five, five)),
-    )
-    assert [one.repeated for one in verdicts] == [False, True, False, True, True, False]
-    assert [list(one.violations) for one in verdicts] == [[], [], [], [], [], [0]]
 
 
 MAPS = st.dictionaries(

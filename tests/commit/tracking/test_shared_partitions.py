@@ -38,28 +38,6 @@ def test_the_least_counts_and_is_reported_once() -> None:
     assert (offsets(again), reported) == ({P0: 4, P1: 20}, None)
 
 
-def test_what_is_shared_is_reported_in_order() -> None:
-    """Partitions by topic and number, runs by name, whoever came first."""
-    runs = SharedPartitions()
-    many = {f"p{number}": 9 for number in reversed(range(50))}
-    runs.lowest("r1", "zulu", commit(**many))
-    _, reported = runs.lowest("r2", "alpha", commit(**many))
-    assert reported is not None
-    assert reported.partitions == tuple(TopicPartition("t", number) for number in range(50))
-    assert reported.readers == ("alpha", "zulu")
-
-
-def test_a_run_that_ended_holds_nobody_up() -> None:
-    """What a run had reached is forgotten with it."""
-    runs = SharedPartitions()
-    runs.lowest("r1", "fast", commit(p0=9))
-    runs.lowest("r2", "slow", commit(p0=4))
-    (freed,) = runs.drop("r2")
-    assert offsets(freed) == {P0: 9}  # though it has nothing new to say
-    found, _ = runs.lowest("r1", "fast", commit(p0=10))
-    assert offsets(found) == {P0: 10}
-
-
 def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
     """Two queries that divide a topic between them feed one group, each for itself."""
     runs = SharedPartitions()
@@ -70,22 +48,6 @@ def test_runs_on_other_partitions_or_groups_share_nothing() -> None:
     found, reported = runs.lowest("r3", "other", replace(commit(p0=1), group="h"))
     assert (offsets(found), reported) == ({P0: 1}, None)
     assert runs.drop("r2") == ()
-
-
-def test_rivals_are_those_on_the_same_partitions() -> None:
-    """A commit names the partitions that other runs feed too, and these runs can be asked for."""
-    runs = SharedPartitions()
-    assert not runs.feeds("r1", commit(p0=9))
-    runs.lowest("r1", "zulu", commit(p0=9, p1=9))
-    assert runs.feeds("r1", commit(p0=9))
-    assert not runs.feeds("r1", replace(commit(p0=9), group="h"))
-    found, reported = runs.lowest("r2", "alpha", commit(p1=20))
-    assert reported is not None
-    assert reported.readers == ("alpha", "zulu")
-    assert (offsets(found), set(found.rivals)) == ({P1: 9}, {P1})
-    assert runs.rivals("r2", commit(p1=20)) == ("r1",)
-    assert runs.rivals("r1", commit(p0=9)) == ()
-    assert runs.rivals("r1", replace(commit(p0=9), group="h")) == ()
 
 
 def test_sharing_is_reported_again_when_nobody_was_left_in_between() -> None:

@@ -14,7 +14,6 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
-    GuardViolation,
     InternalError,
     PartitionsShared,
     QueryModeDetected,
@@ -22,7 +21,6 @@ from eo_listener.events import (
     QueryReported,
     RunGroupsChanged,
     SourceIgnored,
-    ViolationKind,
 )
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
@@ -157,17 +155,6 @@ def test_a_checkpoint_that_cannot_be_read_is_reported_once(
     assert "stays where it is" in reported.problem
 
 
-def test_a_source_that_has_lost_all_its_partitions_is_reported(tracking: MemoryTracking) -> None:
-    """An event with no offsets at all is a violation, and is shown with the cluster as before."""
-    tracking.hear(0.0, event(0, None, 5))
-    tracking.hear(1.0, event(1, 5, {}))
-    (reported,) = tracking.of(GuardViolation)
-    assert [one.kind for one in reported.violations] == [ViolationKind.VANISHED]
-    assert tracking.held == 5
-    shown = [[one.cluster for one in told.sources] for told in tracking.of(QueryProgressed)]
-    assert shown == [["k:9092"], ["k:9092"]]
-
-
 @pytest.mark.parametrize("mode", QueryMode)
 def test_each_sign_of_a_query_is_reported(tracking: MemoryTracking, mode: QueryMode) -> None:
     """Its start, the end of a batch, and that it idles; of continuous processing, none."""
@@ -205,15 +192,6 @@ def test_an_end_retries_the_groups_of_its_own_run_at_once(
 
 
 # Renewal
-
-
-def test_an_idle_group_is_recommitted_from_its_newest_event(tracking: MemoryTracking) -> None:
-    """In a client of Spark Connect there is no position: what vanished comes back all the same."""
-    tracking.buffer.add(event(0, None, 5))
-    tracking.pass_until(10.0)
-    del tracking.store.groups["g"][P0]
-    tracking.pass_until(2 * HOUR, since=10.0)
-    assert tracking.held == 5
 
 
 def test_what_follows_a_checkpoint_has_no_recommit_by_event(tracking: MemoryTracking) -> None:

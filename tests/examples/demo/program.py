@@ -3,76 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import select
-import signal
-import struct
-import subprocess
 import sys
-import termios
-import threading
-import time
 import uuid
-from collections.abc import Iterator
 
 import psutil
 
 from tests.conftest import kafka_version
+from tests.processes import Program
 from tests.spark_session import submit_environment
-from tests.waiting import until
 
 PATIENCE = 200.0
 DEMO = (sys.executable, "-m", "examples.demo")
 _MARK = "EO_TEST_DEMO"
 
 
-class Demo:
-    """A demo that runs; `out` and `err` are the lines that it has printed so far."""
+class Demo(Program):
+    """A demo that runs."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self._mark = uuid.uuid4().hex
-        self.process = subprocess.Popen(
-            [*DEMO, "--kafka-version", kafka_version(), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**submit_environment(), _MARK: self._mark, **environment},
-            start_new_session=True,  # a process group of its own, as a shell gives it
-        )
-        self.out: list[str] = []
-        self.err: list[str] = []
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self._readers = [
-            threading.Thread(target=kept.extend, args=(pipe,))
-            for kept, pipe in ((self.out, self.process.stdout), (self.err, self.process.stderr))
-        ]
-        for reader in self._readers:
-            reader.start()
+        own = {**submit_environment(), _MARK: self._mark, **environment}
+        super().__init__([*DEMO, "--kafka-version", kafka_version(), *arguments], env=own)
 
-    def wait_for(self, text: str) -> None:
-        """Wait until a line on stdout or stderr holds `text`."""
-
-        def shown() -> bool:
-            found = any(text in line for line in [*self.out, *self.err])
-            assert found or self.process.poll() is None, (self.out, self.err)
-            return found
-
-        until(shown, PATIENCE, lambda: (self.out, self.err))
-
-    def kill(self, word: str) -> None:
+    def kill_one(self, word: str) -> None:
         """Kill the one process that it has started whose command line has this word."""
         (found,) = (process for process in self.left() if word in process.cmdline())
         found.kill()
-
-    def end(self, seconds: float = PATIENCE) -> int:
-        """Wait for the end, and return the exit status."""
-        code = self.process.wait(seconds)
-        for reader in self._readers:
-            reader.join(10)
-        return code
 
     def left(self) -> list[psutil.Process]:
         """Return the processes that run with the variable of the environment that it gave them."""
@@ -84,55 +40,9 @@ class Demo:
                     found.append(process)
         return found
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """End whatever a failed test has left."""
-        self.process.kill()
         for process in self.left():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        self.end()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-
-
-@contextlib.contextmanager
-def demo(*arguments: str, **environment: str) -> Iterator[Demo]:
-    """Run a demo with these arguments; it has ended when the context has."""
-    running = Demo(*arguments, **environment)
-    try:
-        yield running
-    finally:
-        running.close()
-
-
-def on_a_terminal(*arguments: str, ends_at: str, **environment: str) -> tuple[int, str]:
-    """Run a demo on a terminal of 140 x 50, with a Ctrl-C at `ends_at`; its status and output."""
-    own, its = os.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
-    process = subprocess.Popen(
-        [*DEMO, "--kafka-version", kafka_version(), *arguments],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env={**submit_environment(), "TERM": "xterm", **environment},
-        start_new_session=True,
-    )
-    os.close(its)
-    written, ended = bytearray(), False
-    deadline = time.monotonic() + PATIENCE
-    try:
-        while time.monotonic() < deadline:
-            if select.select([own], [], [], 1.0)[0]:
-                try:
-                    written += os.read(own, 65536)
-                except OSError:  # what Linux says when nobody holds the other end any more
-                    break
-            if not ended and ends_at.encode() in written:
-                process.send_signal(signal.SIGINT)
-                ended = True
-        return process.wait(10), written.decode()
-    finally:
-        os.close(own)
-        process.kill()
-        process.wait()
+        super().kill()

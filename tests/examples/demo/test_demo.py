@@ -15,16 +15,20 @@ import pytest
 
 from examples.demo import flights
 from tests.broker import parse_rows
-from tests.examples.demo.program import DEMO, PATIENCE, Demo, demo, on_a_terminal
+from tests.conftest import kafka_version
+from tests.documents.terminal import shown
+from tests.examples.demo.program import DEMO, PATIENCE, Demo
+from tests.processes import finished
+from tests.spark_session import submit_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def document_of(running: Demo, *, rows: int, kills: int = 0, seconds: float = PATIENCE) -> Any:
     """The document of a demo that has ended well, with what must stand in it."""
-    assert running.end(seconds) == 0, (running.out, running.err)
+    assert running.ending(seconds=seconds)[0] == 0, (running.lines, running.errors)
     assert running.left() == []
-    (line,) = running.out
+    (line,) = running.lines
     document = json.loads(line)
     assert document["passed"] is document["drained"] is True
     assert document["produced"] == document["counted"] == rows
@@ -41,17 +45,17 @@ def document_of(running: Demo, *, rows: int, kills: int = 0, seconds: float = PA
 
 def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
     """All rows arrive, Kafka's own tool says lag 0, and stdout holds one document, nothing else."""
-    with demo("--rows", "5000", "--rate", "0", "--json") as running:
+    with Demo("--rows", "5000", "--rate", "0", "--json") as running:
         document = document_of(running, rows=5000)
         assert [check["passed"] for check in document["checks"]] == [True, True, True]
         assert document["commits"] >= 1
         rows = parse_rows(document["kafka_consumer_groups"])
         assert sorted(row.partition for row in rows if row.partition is not None) == [0, 1, 2, 3]
         assert sum(row.current_offset or 0 for row in rows) == 5000
-        shown = "".join(running.err)
-        assert "5,000 of 5,000 produced" in shown
-        assert "\x1b" not in shown
-        assert "WARN" not in shown  # Spark's own noise
+        printed = "".join(running.errors)
+        assert "5,000 of 5,000 produced" in printed
+        assert "\x1b" not in printed
+        assert "WARN" not in printed  # Spark's own noise
 
 
 @pytest.mark.slow
@@ -60,16 +64,16 @@ def test_json_says_that_the_group_stands_at_the_end_of_the_log() -> None:
 def test_killed_in_mid_batch_each_flight_is_in_the_sink_once(sink: str, kills: int) -> None:
     """SIGKILL in the middle of a batch: the proof holds, and no process lives on."""
     chaos = ("--chaos", "--kills", str(kills))
-    with demo("--rows", "4000", "--rate", "0", "--json", "--sink", sink, *chaos) as running:
+    with Demo("--rows", "4000", "--rate", "0", "--json", "--sink", sink, *chaos) as running:
         document_of(running, rows=4000, kills=kills, seconds=500.0)
-        assert "driver killed in batch" in "".join(running.err)
+        assert "driver killed in batch" in "".join(running.errors)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(800)
 def test_the_whole_year_with_four_kills() -> None:
     """The default size at full speed: Spark starts five times."""
-    with demo("--rate", "0", "--json", "--sink", "sqlite", "--chaos") as running:
+    with Demo("--rate", "0", "--json", "--sink", "sqlite", "--chaos") as running:
         document_of(running, rows=336_776, kills=4, seconds=600.0)
 
 
@@ -78,13 +82,13 @@ def test_the_whole_year_with_four_kills() -> None:
 def test_ctrl_c_ends_all_of_it(moment: str, tmp_path: Path) -> None:
     """130 and one line, whenever it comes and however often; no process and no file stays."""
     options = ("--rate", "500", "--sink", "postgres", "--chaos")
-    with demo(*options, TMPDIR=str(tmp_path)) as running:
-        running.wait_for(moment)
+    with Demo(*options, TMPDIR=str(tmp_path)) as running:
+        running.await_text(moment, PATIENCE)
         for _ in range(3):
-            os.killpg(running.process.pid, signal.SIGINT)
-        assert running.end() == 130
+            os.killpg(running.pid, signal.SIGINT)
+        assert running.ending(seconds=PATIENCE)[0] == 130
         assert running.left() == []
-        (line,) = running.err
+        (line,) = running.errors
         assert line.startswith("demo: stopped")
         assert [*tmp_path.iterdir()] == []
 
@@ -95,12 +99,12 @@ def test_ctrl_c_ends_all_of_it(moment: str, tmp_path: Path) -> None:
 )
 def test_a_part_that_dies_ends_the_demo(victim: str, tmp_path: Path) -> None:
     """One line that names a log which is there, exit status 3; the other parts end too."""
-    with demo("--rate", "500", TMPDIR=str(tmp_path)) as running:
-        running.wait_for("replaying")
-        running.kill(victim)
-        assert running.end() == 3
+    with Demo("--rate", "500", TMPDIR=str(tmp_path)) as running:
+        running.await_text("replaying", PATIENCE)
+        running.kill_one(victim)
+        assert running.ending(seconds=PATIENCE)[0] == 3
         assert running.left() == []
-        (line,) = running.err
+        (line,) = running.errors
         assert Path(line.strip().rpartition("log: ")[2]).stat().st_size > 0
 
 
@@ -108,13 +112,24 @@ def test_a_part_that_dies_ends_the_demo(victim: str, tmp_path: Path) -> None:
 def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
     """Bars and both readings of the group; then table and proof; then a group that is there."""
     options = ("--rows", "2000", "--rate", "0", "--sink", "sqlite", "--keep")
-    status, said = on_a_terminal(*options, ends_at="until Ctrl-C", TMPDIR=str(tmp_path))
-    assert status == 0, said
-    for shown in ("produced", "processed", "committed", "kafka-consumer-groups, "):
-        assert shown in said, said
+
+    heard: list[str] = []
+
+    def watch(text: str) -> bool:
+        before = "until Ctrl-C" in "".join(heard)
+        heard.append(text)
+        return not before and "until Ctrl-C" in "".join(heard)
+
+    words = [*DEMO, "--kafka-version", kafka_version(), *options]
+    own = {**submit_environment(), "TMPDIR": str(tmp_path)}
+    ended = shown(words, columns=140, lines=50, folder=Path(), environment=own, watch=watch)
+    said = ended.text
+    assert ended.status == 0, said
+    for part in ("produced", "processed", "committed", "kafka-consumer-groups, "):
+        assert part in said, said
     after = said.partition("Kafka's own tool reports:")[2]
-    for shown in ("CURRENT-OFFSET", "checkpoint", "duplicates 0", "gaps 0", "PASSED in"):
-        assert shown in after, said
+    for part in ("CURRENT-OFFSET", "checkpoint", "duplicates 0", "gaps 0", "PASSED in"):
+        assert part in after, said
     assert "WARN" not in said
     assert [*tmp_path.iterdir()] == []
 
@@ -122,9 +137,7 @@ def test_it_is_seen_on_a_terminal_and_kept_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--rows", "0"], ["--sink", "oracle"], ["--chaos"]])
 def test_wrong_options_are_refused_before_anything_starts(arguments: list[str]) -> None:
     """Exit status 2."""
-    answer = subprocess.run(
-        [*DEMO, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    answer = finished([*DEMO, *arguments])
     assert answer.returncode == 2
     assert arguments[0] in answer.stderr
     assert "starting" not in answer.stdout

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
+from functools import partial
 
+from tests.model_checking import tally
 from tests.model_checking.batches.counted_scopes import Beside, Files
 from tests.model_checking.batches.rest import rest
 from tests.model_checking.batches.scope import Scope
 from tests.model_checking.batches.tape import How
 from tests.model_checking.batches.world import Step, World
-from tests.model_checking.tally import Tally, take_by_chance, tally
 
 _MANY = 10**6
 _LENGTH = 250  # steps of a history
@@ -70,17 +70,10 @@ _WEIGHTS = {
 }
 
 
-def simulate(seed: int, batches: int) -> Tally:
-    """Take histories until so many batches are done, or a rule is broken."""
-    return tally(KINDS, _history, seed, batches)
-
-
-def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
-    take_by_chance(World(scope), taken, chance, length=_LENGTH, weight=_weight, rest=rest)
-
-
 def _weight(step: Step) -> float:
-    """How likely a step is to be taken."""
     if step[-1] in _STORE or step[-1] in _FILES or step[-1] in ("overlap", "rename", "stranger"):
         return 0.5
     return _WEIGHTS.get(step[0], 10.0)
+
+
+simulate = partial(tally.simulate, KINDS, World, length=_LENGTH, weight=_weight, rest=rest)

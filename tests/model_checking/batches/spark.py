@@ -19,7 +19,6 @@ Ids = Mapping[str, str]
 
 
 def of_kafka(ends: Ends) -> dict[TopicPartition, int]:
-    """What is of Kafka among offsets."""
     return {tp: at for tp, at in ends.items() if tp != F0}
 
 
@@ -33,18 +32,15 @@ class Log:
 
     @classmethod
     def of(cls, partitions: Iterable[TopicPartition]) -> Log:
-        """New and empty."""
         none = dict.fromkeys(partitions, 0)
         return cls({tp.topic: 1 for tp in none}, none, dict(none))
 
     @property
     def ids(self) -> dict[str, str]:
-        """The topics' ids."""
         return {topic: f"{topic}#{life}" for topic, life in self.lives.items()}
 
     @property
     def recreated(self) -> bool:
-        """Whether a topic was deleted and recreated."""
         return any(life > 1 for life in self.lives.values())
 
     def recreate_topic(
@@ -73,22 +69,18 @@ class Batch:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Where it ends."""
         return {tp: span.until for tp, span in self.spans}
 
     @property
     def starts(self) -> dict[TopicPartition, int]:
-        """Where it starts."""
         return {tp: span.start for tp, span in self.spans}
 
     @property
     def empty(self) -> bool:
-        """Whether it reads nothing."""
         return all(span.start == span.until for _, span in self.spans)
 
     @property
     def kafka(self) -> dict[TopicPartition, OffsetRange]:
-        """Its ranges of Kafka."""
         return {tp: span for tp, span in self.spans if tp != F0}
 
     @property
@@ -114,18 +106,14 @@ class Checkpoint:
 
     @property
     def id(self) -> str:
-        """The query's id."""
         return f"query/{self.life}"
 
     @property
     def durable(self) -> dict[TopicPartition, int]:
-        """Where the last finished batch ended."""
         return self.batches[self.done - 1].ends if self.done else dict(self.first)
 
 
 class Phase(Enum):
-    """Where a run is."""
-
     IDLE = "idle"
     BATCH = "batch"  # foreachBatch runs, or has returned
 
@@ -166,12 +154,10 @@ class Driver:
         return len(self.answers) == 1 and pending is not None and pending.name == "read"
 
     def begin(self, batch: Batch) -> None:
-        """Call foreachBatch."""
         self.phase, self.current, self.answers, self.stand = Phase.BATCH, batch, (), None
         self.robbed = False
 
     def go_on(self) -> None:
-        """The batch is finished."""
         assert self.current is not None
         self.last, self.ends, self.batch = self.current, self.current.ends, self.batch + 1
         self.phase, self.current, self.answers, self.stand = Phase.IDLE, None, (), None

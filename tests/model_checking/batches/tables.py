@@ -37,7 +37,6 @@ class Table:
     flying: tuple[str, Call, Batch] | None = None  # may land or fade, and holds the lock
 
     def of(self, name: str) -> dict[TopicPartition, Head]:
-        """The heads that a query has."""
         return {tp: head for (query, tp), head in self.heads.items() if query == name}
 
     def farthest(self) -> str:

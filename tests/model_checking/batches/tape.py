@@ -39,8 +39,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a batch asks of the world."""
-
     name: str  # plan, read, moved, history, lock, commit, rollback
     key: str = ""  # the sink's
     query: str = ""  # its name, or for `moved` its id
@@ -69,8 +67,6 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What a user decides."""
-
     keys: tuple[str, ...] = ("a",)  # a sink each
     per_partition: bool = False
     on_gap: OnGap = "fail"
@@ -227,7 +223,6 @@ def play(
     answers: tuple[Answer, ...],
     new_checkpoint: str | None = None,
 ) -> Stand:
-    """Run the batch as far as the answers reach."""
     tape = Tape(answers)
     stores: list[Any] = [TapeStore(tape, key, exclusive=how.exclusive) for key in how.keys]
     sinks = [MemorySink(one, key=one.key, per_partition=how.per_partition) for one in stores]
@@ -246,8 +241,13 @@ def play(
         clock=lambda: sum(slept),
         process=ProcessWrites(),
     )
+    return stand_of(steps, tape, batch_id)
+
+
+def stand_of(runner: BatchRunner, tape: Tape, batch_id: int) -> Stand:
+    """Run the batch as far as the answers reach."""
     try:
-        steps.run(tape, batch_id)
+        runner.run(tape, batch_id)
     except Paused:
         return Stand(tape.pending, tape.executed)
     except EoListenerError as error:

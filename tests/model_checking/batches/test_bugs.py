@@ -8,17 +8,12 @@ from tests.model_checking.batches.bugs import BUGS
 from tests.model_checking.batches.rest import over, rest
 from tests.model_checking.batches.scopes import SMALL
 from tests.model_checking.batches.world import World
-from tests.model_checking.bugs import Bug, planted
+from tests.model_checking.bugs import Bug
 from tests.model_checking.conftest import Tell
-from tests.model_checking.search import search
+from tests.model_checking.search import require_found
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_a_planted_bug_is_found(bug: Bug, tell: Tell) -> None:
     """A search that finds nothing in the product finds this change of one decision."""
-    with planted(bug):
-        outcome = search(SMALL[bug.scope], begin=World, over=over, rest=rest)
-    broken = (outcome.broken or "not found").split(": the ledger of ")[0]
-    spent = f"{outcome.moves:>6,} steps, {outcome.seconds:4.1f} s"
-    tell(f"{bug.name:<36} {bug.scope:<18} {spent}: {broken}")
-    assert outcome.broken is not None
+    require_found(bug, SMALL[bug.scope], tell, begin=World, over=over, rest=rest)

@@ -91,8 +91,6 @@ _HASHED: dict[type, Callable[[Any], Hashable]] = {dict: _items, set: frozenset}
 
 
 class World:
-    """One state."""
-
     NOTICED: ClassVar[tuple[str, ...]] = ("read", "lock", "commit")
 
     def __init__(self, scope: Scope) -> None:
@@ -114,11 +112,9 @@ class World:
         self._start()
 
     def copy(self) -> World:
-        """Another world in the same state."""
         return clone(self, {})  # type: ignore[no-any-return]  # it gives what it got
 
     def key(self) -> Hashable:
-        """Equal for states from which the same can follow."""
         tables = tuple(
             (key, *_frozen(_OF_TABLE(table)), table.backup is not None)
             for key, table in self.tables.items()
@@ -162,7 +158,6 @@ class World:
     # What can be done
 
     def steps(self) -> list[Step]:
-        """Everything that can be done now."""
         steps = [step for driver in self.drivers.values() for step in self._of_driver(driver)]
         for key, table in self.tables.items():
             if table.flying is not None:
@@ -238,7 +233,6 @@ class World:
         return sum(not batch.empty for batch in done)
 
     def of_call(self, driver: Driver) -> list[Step]:
-        """What can be answered to what its batch asks."""
         call = driver.stand.pending if driver.stand is not None else None
         if call is None:
             return []
@@ -310,7 +304,6 @@ class World:
         self._commit_batch(self.drivers[run])
 
     def _commit_batch(self, driver: Driver) -> None:
-        """Spark takes the batch for done."""
         files = self.checkpoint
         mine = driver.query_id == files.id and files.done == driver.batch
         if not mine or files.batches[driver.batch :] != [driver.current]:
@@ -405,7 +398,6 @@ class World:
             other.overtaken = other.overtaken or other.run != run
 
     def _halt(self, driver: Driver, error: EoListenerError) -> None:
-        """A batch has failed, and the query with it."""
         what = f"{driver.run}, batch {driver.batch}: {type(error).__name__}: {error}"
         if isinstance(error, ForeignWriterError):
             require(driver.overtaken, f"nobody else has written, but {what}")
@@ -433,7 +425,6 @@ class World:
         return other and driver.query_id not in (driver.consent or "").split()
 
     def read_of_files(self) -> set[int]:
-        """How far the sinks are with the counted source."""
         life = (F0, self.log.ids[F0.topic])
         return {table.reached.get(life, 0) for table in self.tables.values()}
 
@@ -452,7 +443,6 @@ class World:
         )
 
     def _end(self, driver: Driver) -> None:
-        """A driver is gone; what it had open is undone."""
         for table in self.tables.values():
             if table.lock == driver.run:
                 table.lock = None

@@ -1,8 +1,4 @@
-"""A Kafka cluster as far as one transactional id sees it: its coordinator, and partitions.
-
-As brokers and clients without KIP-890's second part have it: the epoch grows with
-InitProducerId and where the coordinator fences, not with each transaction.
-"""
+"""A Kafka cluster as one transactional id sees it, without the second part of KIP-890."""
 
 from __future__ import annotations
 
@@ -24,10 +20,7 @@ STRANGER = ProducerEpoch(-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request on its way, of a client that has stopped waiting for it.
-
-    The kinds: `init`, `add`, `produce`, `commit` and `abort`.
-    """
+    """An `init`, `add`, `produce`, `commit` or `abort` on its way; its client waits no longer."""
 
     kind: str
     producer: ProducerEpoch | None = None
@@ -75,7 +68,6 @@ class Log:
         return None if request.sequence == known[1] + 1 else "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
     def append(self, request: Request) -> None:
-        """Append a record."""
         assert request.producer is not None
         self.items += (Record(request.producer, request.value, request.by),)
         self.last[request.producer.producer_id] = (request.producer.epoch, request.sequence)
@@ -100,7 +92,6 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset."""
         opened: dict[int, int] = {}
         for at, item in enumerate(self.items):
             if isinstance(item, Marker):
@@ -111,11 +102,9 @@ class Log:
 
     @property
     def is_stable(self) -> bool:
-        """Whether no transaction is open in it."""
         return self.stable == len(self.items)
 
     def committed(self) -> list[Record]:
-        """What a reader sees with read_committed."""
         seen: list[Record] = []
         ends: dict[int, bool] = {}
         for at in reversed(range(len(self.items))):
@@ -191,7 +180,6 @@ class Cluster:
         self.verifies = verifies
 
     def key(self) -> object:
-        """Equal for states from which the same can follow."""
         its = self.coordinator
         logs = tuple((log.items, tuple(log.last.items())) for log in self.logs.values())
         return (its.state, its.producer, its.partitions, its.ids, logs)
@@ -225,7 +213,6 @@ class Cluster:
         return None
 
     def unmarked(self) -> list[TopicPartition]:
-        """The partitions whose markers are still to be written."""
         its = self.coordinator
         return sorted(its.partitions) if its.state in (PREPARE_COMMIT, PREPARE_ABORT) else []
 

@@ -17,10 +17,7 @@ def over(world: World) -> bool:
 
 
 def rest(world: World) -> None:
-    """Let all go on to its end, zombies too, and check what then stands. Raises Broken.
-
-    No transaction is left to its time-out: whoever waits for one waits for minutes.
-    """
+    """Let all end, zombies too, but no transaction by its time-out of minutes. Raises Broken."""
     world.left = dict.fromkeys(world.left, 0)
     while world.flying:
         world.take(("deliver", "0"))
@@ -36,7 +33,6 @@ def rest(world: World) -> None:
 
 
 def _settle(world: World) -> None:
-    """Go on until nothing is left to do."""
     for _ in range(_STEPS):
         step = _next(world)
         if step is not None:

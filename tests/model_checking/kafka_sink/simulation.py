@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
+from functools import partial
 
+from tests.model_checking import tally
 from tests.model_checking.kafka_sink.rest import rest
 from tests.model_checking.kafka_sink.scope import Scope
 from tests.model_checking.kafka_sink.tape import ONE_TASK, SinkHow
 from tests.model_checking.kafka_sink.world import Step, World
-from tests.model_checking.tally import Tally, take_by_chance, tally
 
 _MANY = 10**6
 _LENGTH = 250  # steps of a history
@@ -53,17 +53,10 @@ _WEIGHTS = {
 }
 
 
-def simulate(seed: int, batches: int) -> Tally:
-    """Take histories until so many batches are done, or a rule is broken."""
-    return tally(KINDS, _history, seed, batches)
-
-
-def _history(scope: Scope, chance: random.Random, taken: list[Step]) -> None:
-    take_by_chance(World(scope), taken, chance, length=_LENGTH, weight=_weight, rest=rest)
-
-
 def _weight(step: Step) -> float:
-    """How likely a step is to be taken."""
     if step[-1] in (*_REQUESTS, "overlap", "blocked"):
         return 0.3
     return _WEIGHTS.get(step[0], 10.0)
+
+
+simulate = partial(tally.simulate, KINDS, World, length=_LENGTH, weight=_weight, rest=rest)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eo_listener.errors import EoListenerError, ForeignWriterError
+from eo_listener.errors import ForeignWriterError
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
@@ -16,7 +16,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import transaction
 from eo_listener.sinks.kafka.transaction import OpenTransaction, ProducerEpoch
-from tests.model_checking.batches.tape import RETRY, Answer, Call, Heads, Paused, Stand, Tape
+from tests.model_checking.batches.tape import RETRY, Answer, Call, Heads, Stand, Tape, stand_of
 
 KEY = "a"
 LEDGER = TopicPartition("ledger", 0)
@@ -30,8 +30,6 @@ ONE_TASK: Layout = (TARGETS,)
 
 @dataclass(frozen=True, slots=True)
 class SinkHow:
-    """What a user decides."""
-
     method: Literal["executors", "driver"] = "executors"
     layout: Layout = ONE_EACH
     repeats: bool = True  # what has failed is tried once more
@@ -102,8 +100,6 @@ class TapeClient:
 
 
 class TapeSink:
-    """A `Sink`."""
-
     label = "topic out"
     key = KEY
     per_partition = False
@@ -133,7 +129,6 @@ class TapeSink:
 
 
 def play(how: SinkHow, name: str, batch_id: int, answers: tuple[Answer, ...]) -> Stand:
-    """Run the batch as far as the answers reach."""
     tape = Tape(answers)
     slept: list[float] = []
     runner = BatchRunner(
@@ -146,10 +141,4 @@ def play(how: SinkHow, name: str, batch_id: int, answers: tuple[Answer, ...]) ->
         clock=lambda: sum(slept),
         process=ProcessWrites(),
     )
-    try:
-        runner.run(tape, batch_id)
-    except Paused:
-        return Stand(tape.pending, tape.executed)
-    except EoListenerError as error:
-        return Stand(None, tape.executed, error)
-    return Stand(None, tape.executed)
+    return stand_of(runner, tape, batch_id)

@@ -37,11 +37,9 @@ class Task:
     closed: bool = False
 
     def key(self) -> object:
-        """Equal for states from which the same can follow."""
         return (self.name, self.requests, self.ended, self.closed)
 
     def report(self) -> TaskReport:
-        """What it says to the driver."""
         return TaskReport(
             partition_id=self.partition_id,
             attempt=self.attempt,
@@ -89,7 +87,6 @@ class Job:
     error: str = ""  # what the first task that failed was told
 
     def start(self) -> None:
-        """Start its tasks."""
         self.tasks += [
             task_of(self.name, number, partitions, self.rows, self.producer)
             for number, partitions in enumerate(self.layout)
@@ -123,6 +120,5 @@ class Job:
         return (self.name, tuple(ends))
 
     def key(self) -> object:
-        """Equal for states from which the same can follow."""
         tasks = tuple(task.key() for task in self.tasks)
         return (self.name, self.driver, self.reports_key(), self.failed, self.error, tasks)

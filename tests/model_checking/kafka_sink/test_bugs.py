@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model_checking.batches.spark import P0
-from tests.model_checking.bugs import Bug, planted
+from tests.model_checking.bugs import Bug
 from tests.model_checking.conftest import Tell
 from tests.model_checking.kafka_sink.bugs import BUGS
 from tests.model_checking.kafka_sink.rest import over, rest
@@ -13,19 +13,14 @@ from tests.model_checking.kafka_sink.scope import Scope
 from tests.model_checking.kafka_sink.scopes import LARGE, SMALL
 from tests.model_checking.kafka_sink.tape import ONE_TASK, SinkHow
 from tests.model_checking.kafka_sink.world import World
-from tests.model_checking.search import search
+from tests.model_checking.search import require_found, search
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_a_planted_bug_is_found(bug: Bug, tell: Tell) -> None:
     """A search that finds nothing in the protocol finds this change of one decision."""
-    with planted(bug):
-        outcome = search(
-            (SMALL | LARGE)[bug.scope], seconds=60.0, begin=World, over=over, rest=rest
-        )
-    spent = f"{outcome.moves:>6,} steps, {outcome.seconds:4.1f} s"
-    tell(f"{bug.name:<32} {bug.scope:<18} {spent}: {(outcome.broken or 'not found')[:110]}")
-    assert outcome.broken is not None
+    scope = (SMALL | LARGE)[bug.scope]
+    require_found(bug, scope, tell, seconds=60.0, begin=World, over=over, rest=rest)
 
 
 def test_no_comparison_finds_every_abort(tell: Tell) -> None:

@@ -63,7 +63,6 @@ class World(batches.World):
         super().__init__(scope)
 
     def key(self) -> Hashable:
-        """Equal for states from which the same can follow."""
         jobs = tuple(job.key() for job in self.jobs)
         return (
             super().key(),
@@ -77,7 +76,6 @@ class World(batches.World):
     # What can be done
 
     def steps(self) -> list[Step]:
-        """Everything that can be done now."""
         return [*super().steps(), *self._of_tasks(), *self.of_cluster()]
 
     def _of_driver(self, driver: Driver) -> Iterator[Step]:
@@ -136,7 +134,6 @@ class World(batches.World):
         return not busy and self.kafka.coordinator.state != ONGOING and not self.kafka.unmarked()
 
     def of_call(self, driver: Driver) -> list[Step]:
-        """What can be answered to what its batch asks."""
         call = driver.stand.pending if driver.stand is not None else None
         if call is None:
             return []
@@ -164,11 +161,7 @@ class World(batches.World):
         return ["well", *(kind for kind in kinds if self.left.get(kind))]
 
     def is_readable(self, call: Call) -> bool:
-        """Whether what the ledger holds is known, up to its high watermark.
-
-        Without an epoch, what a transaction of our own has written that stays open counts as not
-        committed. Its markers come soon once it is ended.
-        """
+        """Whether the ledger is known to its end; without an epoch, what is open does not count."""
         its = self.kafka.coordinator
         undecided = call.name == "read" and its.state == ONGOING and not self.is_foreign_open()
         return undecided or self.kafka.logs[LEDGER].is_stable
@@ -371,7 +364,6 @@ class World(batches.World):
         self._effect(posting.run, call, posting.batch)
 
     def visible(self, tp: TopicPartition) -> list[Row]:
-        """What a read_committed reader of a target's partition sees."""
         return [one.value for one in self.kafka.logs[tp].committed() if isinstance(one.value, Row)]
 
     def check_readers(self) -> None:

@@ -21,11 +21,7 @@ class TaskLost(BaseException):
 
 
 class Tasks:
-    """What the shim says of the tasks of one driver.
-
-    `lost` has what a task that was lost had still to send; those that outlive their try send it
-    while they are waited for.
-    """
+    """What the shim says of one driver's tasks; `lost` is what lost ones had still to send."""
 
     def __init__(self, cluster: Cluster, by: str, late: frozenset[int]) -> None:
         self.cluster = cluster

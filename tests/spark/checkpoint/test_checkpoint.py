@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tracemalloc
 import uuid
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from eo_listener.errors import JvmError, SettingsError, StorageError
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFindingKind
-from eo_listener.spark.checkpoint.location import Location, _translate, has_scheme, shown
+from eo_listener.spark.checkpoint.location import Location, _translate, shown
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from tests.attack import surgery
 from tests.spark.checkpoint import writers
@@ -55,18 +54,6 @@ def test_states_after_a_crash_are_normal(plain: Path) -> None:
             (plain / folder / name).write_text("v1\n{}")
     assert read_of(plain) == (1, [])
     assert Checkpoint(str(plain)).batches().committed == (0, 1)
-
-
-def test_before_a_batch_is_done_nothing_is(plain: Path) -> None:
-    """Whether or not the first is planned: it is no finding, and the folders come with it."""
-    for batch in ("0", "1", "2"):
-        surgery.remove(plain / "commits" / batch)
-    assert read_of(plain) == (None, [])
-    for folder in ("commits", "offsets"):
-        shutil.rmtree(plain / folder)
-    assert read_of(plain) == (None, [])
-    one = Checkpoint(str(plain))
-    assert (one.batches().planned, one.batches().committed) == ((), ())
 
 
 def test_a_commit_without_offsets_is_passed_over(plain: Path) -> None:
@@ -337,15 +324,6 @@ def test_a_local_folder_is_one_however_it_is_written(url: str) -> None:
     assert location.key == "file:/a/b"
     assert Location(f"{url}/").key == location.key != Location(f"{url}/c").key
     assert Location("memory:///a/b").key == Location("memory://a/b").key
-
-
-@pytest.mark.parametrize(
-    ("url", "has_one"),
-    [("s3a://b/c", True), ("file:/c", True), ("/c", False), ("c", False), ("c:d", False)],
-)
-def test_what_has_a_scheme(url: str, has_one: bool) -> None:
-    """`file:/c` and `s3a://b/c` have a scheme, since a slash follows the colon; `c:d` has none."""
-    assert has_scheme(url) is has_one
 
 
 def test_sources_with_names_may_become_fewer(tmp_path: Path) -> None:

@@ -208,36 +208,7 @@ def test_a_text_that_is_no_offsets(text: str, kind: FileFindingKind) -> None:
     assert caught.value.kind is kind
 
 
-def test_only_kafkas_offsets_count() -> None:
-    """A source of another kind, and one that has no offset yet, has none among them."""
-    text = "v1\n" + METADATA + '\n5\n-\n{"t":{"0":5}}'
-    read = BatchOffsets.parse(1, text)
-    assert read.kafka() == {"2": Offsets.of({"t": {0: 5}})}
-    assert not read.continuous
-    read = BatchOffsets.parse(1, "v1\n\n-")
-    assert (read.kafka(), read.continuous) == ({}, True)
-
-
 @pytest.mark.parametrize("text", ['{"0":{"value":3,"runTimeMs":9}}', "5", '"x"', '{"a":1}', "[]"])
 def test_offsets_of_other_sources(text: str) -> None:
     """What does not hold numbered things under names is another kind of source's."""
     assert log_files.parse_offsets(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("v1", FileFindingKind.CUT),
-        ("v1\n", FileFindingKind.CUT),
-        ('v1\n{"nextBatchWatermarkMs":', FileFindingKind.CUT),
-        ("v4\n{}", FileFindingKind.TOO_NEW),
-        ("v1\n5", FileFindingKind.GARBLED),
-    ],
-)
-def test_a_text_that_is_no_commit(text: str, kind: FileFindingKind) -> None:
-    """A commit file counts only as a whole."""
-    with pytest.raises(Unreadable) as caught:
-        check_commit(text)
-    assert caught.value.kind is kind
-    for version in (1, 2, 3):
-        check_commit(f'v{version}\n{{"nextBatchWatermarkMs":0,"stateUniqueIds":{{}}}}')

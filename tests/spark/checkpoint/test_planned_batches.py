@@ -57,28 +57,6 @@ def spans(topic: str, *ends: int, start: int = 0) -> dict[TopicPartition, Offset
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_first_batch_and_a_later_one(version: str, tmp_path: Path) -> None:
-    """The first starts where the source began to read, a later one where the last ended."""
-    topic = f"plain-{version}"
-    first = planned(version, "plain", tmp_path, 0)
-    second = planned(version, "plain", tmp_path, 1)
-    assert first[0].keys() == second[0].keys() == {TopicPartition(topic, n) for n in range(3)}
-    assert {span.start for span in first[0].values()} == {0}
-    assert {tp: s.until for tp, s in first[0].items()} == {
-        tp: s.start for tp, s in second[0].items()
-    }
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_stream_used_twice_is_one_source(version: str, tmp_path: Path) -> None:
-    """Its lines stand there twice, and count once."""
-    assert planned(version, "twice", tmp_path, 0) == {0: spans(f"twice-{version}", 8, 7, 5)}
-    assert planned(version, "twice", tmp_path, 1) == {
-        0: spans(f"twice-{version}", 16, 14, 10, start=1)
-    }
-
-
 @pytest.mark.parametrize(
     ("version", "name"), [*((version, "join") for version in VERSIONS), ("4.2.0", "v2-join")]
 )

@@ -87,32 +87,6 @@ def test_a_source_with_a_name(tmp_path: Path) -> None:
     assert checkpoint.initial("flights") == Offsets.of({"v2-named-4.2.0": {0: 0, 1: 0, 2: 0}})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_sources_of_other_kinds(version: str, tmp_path: Path) -> None:
-    """Files and rates are told from Kafka; a source without an offset yet is none of them."""
-    mixed = Checkpoint(str(unpack(version, "mixed", tmp_path / "mixed")))
-    first, last = mixed.offsets(0), mixed.offsets(mixed.batches().planned[-1])
-    assert first.sources[0].text is None
-    assert writers.batch_offsets(first).splitlines()[2] == "-"
-    assert list(last.kafka()) == ["1"]
-    assert last.sources[0].text == '{"logOffset":1}'
-    rate = Checkpoint(str(unpack(version, "rate", tmp_path / "rate"))).committed()
-    assert rate.offsets is not None
-    assert rate.offsets.kafka() == {}
-    assert rate.findings == ()
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_numbers_that_were_never_written(version: str, tmp_path: Path) -> None:
-    """Asynchronous progress tracking leaves batches out, deletion takes old ones: both normal."""
-    checkpoint = Checkpoint(str(unpack(version, "async", tmp_path / "a")))
-    done = checkpoint.batches().committed
-    assert done != tuple(range(len(done)))
-    assert checkpoint.batches().planned[0] == 0
-    purged = Checkpoint(str(unpack(version, "purged", tmp_path / "p"))).batches()
-    assert purged.planned[0] > 0
-
-
 def test_the_batch_in_doubt(tmp_path: Path) -> None:
     """A batch that was planned and is not committed is shown, with where it would end."""
     checkpoint = Checkpoint(str(unpack("4.0.0", "plain", tmp_path)))

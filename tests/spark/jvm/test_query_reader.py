@@ -7,6 +7,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -69,6 +70,20 @@ def test_a_closed_one_holds_nothing(spark: SparkSession, start: Start) -> None:
     live.close()
     assert not live.has_ended(*ids)
     assert not live._queries
+
+
+def test_the_queries_of_a_jvm_that_is_gone_have_ended(
+    spark: SparkSession, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyspark has connected to another JVM since: nobody can ask the first one any more."""
+    query = start(spark.readStream.format("rate").load())
+    ids = str(query.id), str(query.runId)
+    live = LiveQueries()
+    live.attach(spark)
+    assert not live.has_ended(*ids)
+    new = SimpleNamespace(_jvm=SimpleNamespace(_gateway_client=object()))
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", new)
+    assert live.has_ended(*ids)
 
 
 def test_not_a_query(spark: SparkSession) -> None:
