@@ -19,7 +19,7 @@ from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.broker import Broker
-from tests.conftest import StartBroker, kafka_version
+from tests.conftest import kafka_version
 from tests.spark_session import spark
 from tests.topics import Topics, unique
 
@@ -51,11 +51,11 @@ def commit_all(
         return events, len(reader.group(group, partitions, stable=True))
 
 
-def place_of(broker: Broker, number: int) -> Place:
-    """A topic of so many partitions."""
-    topic = Topics(broker.bootstrap_servers).create(partitions=number)
+def place_of(broker: Broker, *sizes: int) -> Place:
+    """Topics of so many partitions each."""
+    topics = [Topics(broker.bootstrap_servers).create(partitions=size) for size in sizes]
     with closing(ClusterReader({"bootstrap.servers": broker.bootstrap_servers})) as reader:
-        return broker.bootstrap_servers, reader.partitions([topic])
+        return broker.bootstrap_servers, reader.partitions(topics)
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +95,22 @@ def test_by_java_too(
     assert any(isinstance(one, CommitFailed) and "max.message" in one.cause for one in events)
 
 
+@pytest.fixture(scope="module")
+def wide() -> Iterator[Place]:
+    """A broker of which nothing is changed, and more partitions than fit into one request."""
+    with Broker(version=kafka_version()) as broker:
+        yield place_of(broker, *[300] * 5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_more_than_one_request_holds(start_broker: StartBroker, mode: str) -> None:
+def test_more_than_one_request_holds(wide: Place, mode: str) -> None:
     """All are read and committed, in parts that a coordinator takes by default."""
-    small = {"log.index.size.max.bytes": "4096"}  # kept in memory, for each partition
-    servers, partitions = place_of(start_broker(properties=small), 2500)
+    servers, partitions = wide
     events, held = commit_all(
         servers, partitions, lambda: open_groups({"bootstrap.servers": servers}, mode)
     )
     landed = [len(one.offsets) for one in events if isinstance(one, Committed)]
-    assert held == sum(landed) == 2500
+    assert held == 1500
+    assert sum(landed) >= 1500  # more if the first answer was lost, while its coordinator was made
     assert max(landed) <= 1000

@@ -41,6 +41,8 @@ def test_a_commit_in_the_outage_waits_and_lands(
     topics.fill(topic, 20)
     query.processAllAvailable()
     assert listener.flush()
+    recording.events.clear()  # of the coordinator that was only being made
+    caplog.clear()
     with caplog.at_level(logging.INFO, "eo_listener"):
         other.kill()
         for _ in range(5):

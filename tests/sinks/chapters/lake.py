@@ -163,7 +163,7 @@ class CommandsOnTables:
         ended = ended_apart(tmp_path, *command, before=under_permissions())
         folder.chmod(0o755)
         assert ended.returncode == ExitCode.UNREACHABLE, ended.stderr
-        assert "to read the table" in ended.stderr.splitlines()[-1]
+        assert "Allow the user" in ended.stderr.splitlines()[-1]
 
 
 class TablesBeforeTheStart:

@@ -129,9 +129,9 @@ def test_a_restore_between_judgement_and_commit_is_found(table: Table) -> None:
     restored = once(
         "sink.commit-sent", lambda: table.sql("RESTORE TABLE {table} TO VERSION AS OF 1")
     )
-    with restored, pytest.raises(SinkError, match="cannot be known: version 4") as refused:
+    with restored, pytest.raises(SinkError, match=r"version 4\b") as refused:
         table.batch(sink, heads_of(second))
-    with pytest.raises(SinkError, match="cannot be known: version 4"):
+    with pytest.raises(SinkError, match=r"version 4\b"):
         table.sink().applied(QUERY)
     command, _, _ = str(refused.value.fix).partition(",")
     table.spark.sql(command)

@@ -359,7 +359,7 @@ def test_each_row_is_in_one_of_the_tables(lake: Lake, planted: bool) -> None:
     frame = lake.spark.range(0, 400, 1, 1).selectExpr("'flights' topic", "0 partition", "id offset")
     with pytest.MonkeyPatch.context() as patch:
         if planted:
-            patch.setattr(dead_letters, "kept", nullcontext)
+            patch.setattr(dead_letters, "keep_rows", nullcontext)
         unstable = udf(lambda: random.random() < 0.3, "boolean").asNondeterministic()
         frame = frame.withColumn("eo_poison", when(unstable(), "x"))
         applied = write(lake, frame, entry(lake, 0))
