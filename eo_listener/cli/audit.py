@@ -188,7 +188,7 @@ def audit(
 
 
 def advice_for(request: AuditRequest) -> Advice:
-    """Return an Advice with the parts of the request that the advised commands repeat."""
+    """Return an Advice with the options of this request that the advised commands must repeat."""
     return Advice(
         cluster=request.cluster,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),

@@ -59,8 +59,8 @@ def configure(
     - `iceberg=True` adds the Iceberg runtime that fits this Spark and its Scala, with its
       extension. It adds no catalog: configure your own.
 
-    Existing parts, and settings that the user made in any of Spark's ways, stay. A second call
-    changes nothing.
+    The function keeps existing parts, and the settings that the user made in the builder, in
+    PYSPARK_SUBMIT_ARGS or in Spark's defaults file. A second call changes nothing.
 
     Jars, including the builder's own, go into the environment variable PYSPARK_SUBMIT_ARGS.
 
