@@ -64,7 +64,7 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table, so a rename cannot move it to another table."""
+        """Check nothing: the ledger is in the table, so a rename cannot give it to another one."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit of the table."""
