@@ -166,7 +166,7 @@ class _Kind:
     apart: ErrorText | None = None
 
     def text(self, *, apart: bool) -> ErrorText:
-        """Return the text for a ledger that is kept with its rows, or apart from them."""
+        """Return the error's text. Set `apart` for a ledger that is kept apart from its rows."""
         return (self.apart if apart else None) or ErrorText(self.problem, self.cause, self.fix)
 
 

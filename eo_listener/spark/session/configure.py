@@ -59,8 +59,9 @@ def configure(
     - `iceberg=True` adds the Iceberg runtime that fits this Spark and its Scala, with its
       extension. It adds no catalog: configure your own.
 
-    The function keeps existing parts, and the settings that the user made in the builder, in
-    PYSPARK_SUBMIT_ARGS or in Spark's defaults file. A second call changes nothing.
+    The function keeps jars and packages that are already configured, and the user's settings,
+    whether these come from the builder, PYSPARK_SUBMIT_ARGS or spark-defaults.conf. A second call
+    changes nothing.
 
     Jars, including the builder's own, go into the environment variable PYSPARK_SUBMIT_ARGS.
 
