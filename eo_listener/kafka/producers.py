@@ -248,7 +248,7 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions. The records that it sends stay, and it fences no producer.
+    """A producer without transactions. Sent records cannot be aborted, and it fences no producer.
 
     If a record cannot be delivered, no later record is delivered either.
     """
@@ -344,9 +344,9 @@ class BatchProducer(RecordProducer):
     """Sends records and offsets in one transaction. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
-    raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction; these need this
-    producer's `identity`.
+    raises KafkaError. After `transaction_timeout` seconds, the broker aborts a transaction that is
+    still open. `joined` is True if other producers will send in the same transaction; those
+    producers need this producer's `identity`.
     """
 
     def __init__(
