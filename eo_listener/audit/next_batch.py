@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from eo_listener.audit.advice import Advice
@@ -102,33 +103,26 @@ def _judge(
     """Judge a batch for one sink, and then the partitions for which it has no new offsets."""
     sink = ledger.key.sink
     runs = {head.run_id for head in ledger.heads.values()}
+    # Names under which the same run writes are no former names.
     former = {
         key: heads
         for key, heads in store.renamed.items()
         if runs.isdisjoint(head.run_id for head in heads.values())
-    }  # not those that the same run writes
-
-    def judge(batch: PlannedBatch, *, per_partition: bool = False) -> Judgement:
-        read = batch.partitions
-        return judge_batch(
-            batch,
-            ledger.heads
-            if batch is plan
-            else {tp: head for tp, head in ledger.heads.items() if tp in read},
-            name=ledger.key.query,
-            sink=positions.named(ledger),
-            per_partition=per_partition,
-            other_heads=OtherHeads(sink=sink, heads=former),
-            ledger=SinkLedger(sink, advice.place(store.address), at_once=False),
-        )
-
-    # Only a sink in PostgreSQL may commit each partition alone, and then finishes the others.
-    by_partition = LedgerStore.from_address(store.address) is LedgerStore.POSTGRES
+    }
+    judge = partial(
+        judge_batch,
+        name=ledger.key.query,
+        sink=positions.named(ledger),
+        # Only a sink in PostgreSQL may commit each partition alone, and then finishes the others.
+        per_partition=LedgerStore.from_address(store.address) is LedgerStore.POSTGRES,
+        other_heads=OtherHeads(sink=sink, heads=former),
+        ledger=SinkLedger(sink, advice.place(store.address), at_once=False),
+    )
     try:
-        judgement = judge(plan, per_partition=by_partition)
+        judgement = judge(plan, ledger.heads)
         later = _later(plan)
         if later is not None:
-            judge(later)
+            judge(later, {tp: ledger.heads[tp] for tp in later.partitions & ledger.heads.keys()})
     except (GuardError, SettingsError) as error:
         return error
     return judgement

@@ -167,7 +167,7 @@ class _Kind:
     apart: ErrorText | None = None
 
     def text(self, *, apart: bool) -> ErrorText:
-        """Return the error's text; with `apart`, for a ledger stored apart from its rows."""
+        """Return the error's text. Set `apart` for a ledger that is kept apart from its rows."""
         return (self.apart if apart else None) or ErrorText(self.problem, self.cause, self.fix)
 
 

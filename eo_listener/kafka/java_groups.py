@@ -1,7 +1,8 @@
 """Commits to consumer groups through Spark's own kafka-clients, for logins that librdkafka lacks.
 
-Only Java has delegation tokens, MSK IAM and other login or callback handlers. The shim holds one
-Admin for each store; its classes GroupCommit and GroupSnapshot define the formats.
+Only the Java client supports delegation tokens, MSK IAM, and custom login or callback handlers. The
+shim holds one Admin client for each `JavaGroups`. The shim's classes GroupCommit and GroupSnapshot
+define the formats of requests and answers.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Settings:
             raise SettingsError(
                 f"kafka must be a mapping, got {type(kafka).__name__}",
                 fix="Give client properties as a dict, such as {'client.rack': 'a'}, or "
-                "leave it out",
+                "leave out kafka=",
             )
         properties = dict(kafka)
         if bootstrap_servers is not None:

@@ -150,8 +150,8 @@ class PartitionState:
     ) -> int | None:
         """Accept a position, and return None; or refuse it, and return the higher offset.
 
-        The higher offset is the reason for the refusal. With `rivals`, another live run may have
-        committed that offset; then a query may rewind only its own offset.
+        The higher offset is the reason for the refusal. If `rivals` is True, other live runs feed
+        this partition too, so a query may rewind only an offset of its own.
         """
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_run = None  # the query runs again, or its run has not ended after all
