@@ -219,7 +219,7 @@ class ForeignWriterError(GuardError):
 
 
 class TargetRecordsError(GuardError):
-    """A target holds rows twice, or has lost some; a sink without transactions cannot undo this.
+    """A target holds rows twice, or has lost rows; a sink without transactions cannot undo this.
 
     `ranges`: the offsets of the target's partitions that contain these rows.
 
