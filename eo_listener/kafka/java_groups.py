@@ -50,10 +50,11 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None means that the broker confirmed the only request, as the JVM's client repeats no
-        unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown. The client
-        does not send the request again, but the broker may have read it, and a suspended JVM may
-        still send it. So this store sends no other request until the JVM has answered the call.
+        None means that the broker confirmed the request. There was only one request, since the
+        JVM's client does not repeat an unanswered request. After REQUEST_TIMED_OUT and `_JVM` the
+        outcome is unknown. The client does not send the request again, but the broker may have read
+        it, and a suspended JVM may still send it. So this object sends no other request until the
+        JVM has answered the call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)

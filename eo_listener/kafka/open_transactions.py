@@ -217,7 +217,11 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge by its age a transaction that no coordinator reports: a coordinator may be moving."""
+    """Judge by age: a transaction that no coordinator reports either hangs or is unknown.
+
+    It is unknown if its newest record is recent, since a coordinator that is moving may have it.
+    Returns the verdict, and the reason if it is unknown.
+    """
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -522,7 +526,7 @@ class TransactionRepair:
     def _take_over(self, transactional_id: str) -> KafkaError | None:
         """Take over the id; return the error, if any.
 
-        Despite an error the takeover may have happened.
+        Even if the method returns an error, the takeover may have happened.
         """
         failed = None
         for seconds in _TAKEN_FOR:

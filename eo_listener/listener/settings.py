@@ -82,7 +82,7 @@ class Settings:
         on_rewind: str = "refuse",
         **settings: Any,
     ) -> Settings:
-        """Build settings from a program's arguments, which name enum values.
+        """Build settings from a program's arguments, which give enum values as strings.
 
         Raises SettingsError.
         """

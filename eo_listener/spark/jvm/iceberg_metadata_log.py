@@ -40,7 +40,10 @@ class MetadataLog:
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
-        """Begin at `metadata`; `read` returns Java's metadata of a file, or None if deleted."""
+        """Begin at `metadata`.
+
+        `read` returns the metadata of a file, as Java's object, or None if the file was deleted.
+        """
         self._at = self._newest = metadata
         self._read = read
         self._entries: list[tuple[int, str]] = []
