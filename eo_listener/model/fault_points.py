@@ -52,7 +52,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def fault_point(name: str) -> None:
-    """Call the hook of a test, if one is armed, with `name`; the hook's errors go to the caller."""
+    """If a test has armed a hook, call the hook with `name`, and raise its errors."""
     if _hook is not None:
         _hook(name)
 

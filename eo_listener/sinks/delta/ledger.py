@@ -92,7 +92,7 @@ class TableLedger:
 
         `by_version` has the states of versions from earlier calls, and gets the states of this
         call. Without `by_version`, in a series of n RESTOREs, each to the previous one, the method
-        would read the first 2**n times.
+        would read the first RESTORE 2**n times.
         """
         if version in by_version:
             return by_version[version]

@@ -156,7 +156,7 @@ class PublishedLedgers:
     def leads_to(self, table: Snapshots, branch: str) -> bool:
         """Return True if main can be fast-forwarded to `branch`, or if that is unknown.
 
-        That is unknown if snapshots between main and the branch's head have expired.
+        It is unknown if snapshots between main and the branch's head have expired.
         """
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]

@@ -50,7 +50,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 class BatchKey(NamedTuple):
     """The key of the records of a run's batches without transactions.
 
-    Each run has its own key, so that a driver that was replaced, but goes on, does not overwrite
+    Each run has its own key, so that a driver that was replaced and still runs does not overwrite
     the records of its successor.
     """
 
@@ -242,8 +242,9 @@ class RepairRecord:
     The ledger's topic has heads, but no history of batches; records of repairs are its only
     history.
 
-    If `gap` is set, the repair, as run `run_id`, moved the next offset over this gap; otherwise the
-    repair renamed the ledger, as `verdict` describes. `at` is the time, in ISO 8601.
+    If `gap` is set, the repair moved the next offset past this gap, and `run_id` stands for the
+    repair in the head; otherwise the repair renamed the ledger, as `verdict` describes. `at` is the
+    time, in ISO 8601.
     """
 
     topic: str
