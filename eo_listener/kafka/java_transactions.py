@@ -1,7 +1,8 @@
 """Sends transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
 Some requests serve the transactions that tasks join; the others find any producer's open
-transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats.
+transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats of
+requests and answers.
 """
 
 from __future__ import annotations
