@@ -30,8 +30,8 @@ EoListenerError
     └── KafkaError                 Kafka did not answer, or refused
 
 docs/reference/runbook.md has a section for each class, made from the docstring of the class: the
-meaning, `Cause:`, `Fix:` and, for each `Type:`, a command. A class without commands has those of
-its base class.
+meaning, `Cause:`, `Fix:` and, for each `Type:`, a command. For a class without commands, the
+section shows the commands of its base class.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class ForeignWriterError(GuardError):
 
 
 class TargetRecordsError(GuardError):
-    """A target holds rows twice, or has lost some; a sink without transactions cannot undo this.
+    """A target holds rows twice, or has lost rows; a sink without transactions cannot undo this.
 
     `ranges`: the offsets of the target's partitions that contain these rows.
 
@@ -394,7 +394,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def length(seconds: float | None) -> str:
-    """Format a duration in a fitting unit; `-` if it is unknown."""
+    """Return a duration in a suitable unit, or `-` if the duration is unknown."""
     if seconds is None:
         return "-"
     for size, unit in _UNITS:

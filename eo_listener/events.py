@@ -79,7 +79,7 @@ class CommitRefused(Event):
     conflicts: a greater offset of the group or of this driver, or the end of the log. `writer` is
     the run that committed the first of the group's offsets, or None if that is unknown or another
     program committed it. With `BEYOND_LOG_END`, `offsets` may have been committed before the log
-    was truncated: they are not sent again until the log reaches them.
+    was truncated: the committer does not send them again until the log reaches them.
     """
 
     cluster: str
@@ -110,7 +110,7 @@ class ForeignCommit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsetsMissing(Event):
-    """The group no longer holds confirmed offsets, which eo_listener therefore commits again.
+    """The group no longer holds offsets that Kafka had confirmed; eo_listener commits them again.
 
     The offsets expired, or somebody deleted them or the group.
     """
@@ -308,7 +308,7 @@ class RunGroupsChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsShared(Event):
-    """Several sources read the same partitions for one group, so the lowest offset is committed.
+    """Several sources read the same partitions for one group, so their lowest offset is committed.
 
     Emitted once. `readers` names the queries, or the sources of one query: `query, source index`.
     """

@@ -38,7 +38,7 @@ class Advice:
     def commit_checkpoint(
         self, group: str, *, rewind: bool, topics: Collection[str] | None = None
     ) -> str:
-        """Return the command that gives a group the checkpoint's offsets; a dry run.
+        """Return the command for a dry run that would give a group the checkpoint's offsets.
 
         The command changes the offsets of `topics`, or of all topics if `topics` is None.
         """
@@ -144,9 +144,10 @@ class Advice:
         return self.place(address, compares=True).accept(key, tp, gap)
 
     def place(self, address: str, *, compares: bool = False) -> LedgerPlace:
-        """Return the place of a ledger; a topic without a cluster is on the audit's cluster.
+        """Return the place of a ledger, for a command that shows or changes the ledger.
 
-        `compares` is True if the command can compare the source's log, on the audit's cluster.
+        If the address of a ledger's topic names no cluster, the topic is on the audit's cluster.
+        `compares` is True if the command can also read the source's log, on the audit's cluster.
         """
         store = LedgerStore.from_address(address)
         is_topic = store is LedgerStore.KAFKA
@@ -176,8 +177,8 @@ class Advice:
     def begin_after(self, group: str, offsets: Ends) -> str:
         """Return the advice to start the next consumer of a drained group, or a new query.
 
-        Both start at the group's position. With auto.offset.reset=none a consumer fails, rather
-        than skips, if an offset is missing.
+        Both start at the group's position. With auto.offset.reset=none, a consumer fails if an
+        offset is missing; it does not skip records.
         """
         words = ["kafka-console-consumer", "--bootstrap-server", self.cluster.address]
         words += ["--include", "|".join(sorted({re.escape(tp.topic) for tp in offsets}))]

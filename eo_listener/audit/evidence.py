@@ -63,8 +63,8 @@ class LogReader(Protocol):
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of the records in `ranges`, and possibly of some more.
+        """Return the offsets of the records in `ranges`, and possibly of some other records.
 
-        With `committed`, records of aborted and open transactions are left out.
+        With `committed`, the method leaves out records of aborted and open transactions.
         """
         ...

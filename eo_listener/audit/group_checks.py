@@ -58,8 +58,8 @@ def durable(
     """Return the offsets that a group may hold.
 
     They are the end offsets of the checkpoint's committed batch or, without a checkpoint, the
-    offsets that every ledger has. The `uncommitted` topics are left out: the query commits them to
-    no group.
+    offsets that every ledger has. The result leaves out the `uncommitted` topics, whose offsets the
+    query commits to no group.
     """
     ends: Ends = {}
     if checkpoint is not None and checkpoint.exists:
@@ -354,7 +354,7 @@ def check_drained(
     *,
     moving: bool,
 ) -> PositionFinding:
-    """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with each obstacle.
+    """Return GROUP_DRAINED with the next consumer's start, or GROUP_NOT_DRAINED with the obstacles.
 
     `unread` are partitions with records between the group's offset and the last stable offset, and
     `findings` are the findings of the audit. `moving` is True if the previous reading differs from
@@ -383,9 +383,9 @@ def check_drained(
 
 
 def has_moved(before: Positions, now: Positions, group: str) -> bool:
-    """Return True if two readings differ in the group, its logs, the checkpoint or the stores.
+    """Return True if two readings differ in the group, its logs, the checkpoint or the ledgers.
 
-    The logs of other topics do not count.
+    The function does not compare the logs of topics for which the group holds no offsets.
     """
     return _still(before, group) != _still(now, group)
 

@@ -58,11 +58,11 @@ def read_history(
 ) -> HistoryFacts:
     """Return the facts from a history; each partition's `batches` must be in order of offsets.
 
-    Entries of earlier topics of the same name are in `older` only. Of its old batches, a ledger
-    keeps only each partition's first batch and the batches with a gap. The batches between these
-    are no longer recorded, and count as applied. `newest` is True if the history has only the
-    newest entries, so that even the first entry of a partition and entries with a gap may be
-    missing. Memory grows with the results, not with the batches.
+    Entries of earlier topics of the same name are in `older` only. A ledger deletes old batches,
+    except each partition's first batch and the batches with a gap. The deleted batches count as
+    applied. `newest` is True if the history has only the newest entries, so that even the first
+    entry of a partition and entries with a gap may be missing. Memory grows with the results, not
+    with the batches.
     """
     facts = HistoryFacts()
     last: dict[TopicPartition, AppliedBatch] = {}
@@ -91,8 +91,10 @@ def read_history(
 def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
     """Add the offsets between the end of a partition's history and its head.
 
-    One transaction moves both, but the history is read later, so it may be ahead. If its last entry
-    is one that a sink never prunes, later entries may be pruned; a ledger in a topic has only such.
+    The sink writes the head and the history in one transaction. But the audit reads the history
+    later, so the history may be ahead of the head. If a sink never prunes the last entry of the
+    history, it may have pruned later entries, and the function adds nothing. A ledger in a topic
+    has only entries that are never pruned.
     """
     reached = newest.head.range.until
     if head is not None and head.range.until > reached and not _is_kept(newest):

@@ -262,7 +262,8 @@ class _LedgerCheck:
     def _foreign(self, checkpoint: CheckpointPositions) -> Findings:
         """Yield a finding for heads that another query moved, although they fit the checkpoint.
 
-        A query that has read nothing yet moves no ledger: it may have started from this ledger.
+        If the query has read nothing yet, there is no finding: the query may have started from this
+        ledger.
         """
         foreign = {
             tp: OffsetRange(checkpoint.began[tp], head.range.until)

@@ -40,8 +40,8 @@ class NextBatch:
 def next_batch(positions: Positions, advice: Advice) -> NextBatch | None:
     """Judge the next batch for every ledger, or return None if the next batch is unknown.
 
-    A batch that Spark has not planned is judged as if it read each partition to the end of its log,
-    and one record at least.
+    If Spark has not planned the batch, the function judges it as if it read each partition to the
+    end of its log, and at least one record.
     """
     checkpoint = positions.checkpoint
     if checkpoint is None or checkpoint.next_batch is None:

@@ -292,7 +292,10 @@ def outcome(
     compared: tuple[str, ...] = (),
     uncounted_rows: bool = False,
 ) -> AuditOutcome:
-    """Return the outcome with `findings` sorted, most severe last: a terminal shows the end."""
+    """Return the outcome with `findings` sorted, the most severe last.
+
+    A terminal shows the end of a long output.
+    """
     order = list(Severity)
     ordered = sorted(findings, key=lambda finding: order.index(finding.severity))
     return AuditOutcome(findings=tuple(ordered), compared=compared, uncounted_rows=uncounted_rows)

@@ -148,7 +148,7 @@ class LedgerPositions:
         return mine <= other_ledger.later.get(tp, its) and its <= self.later.get(tp, mine)
 
     def accepts(self, tp: TopicPartition, gap: OffsetRange) -> bool:
-        """Return True if the ledger records all offsets of `gap` as given up."""
+        """Return True if the ledger records that all offsets of `gap` were accepted as lost."""
         return not without((gap,), union(self.gaps.get(tp, ())))
 
     @property
@@ -206,7 +206,7 @@ class Positions:
 
     @property
     def has_rows(self) -> bool:
-        """True if a ledger's rows can be counted; a topic's records do not name their offsets."""
+        """True if a ledger's rows can be counted; records in a topic do not name source offsets."""
         stores = (LedgerStore.from_address(store.address) for store in self.stores if store.ledgers)
         return any(store is not LedgerStore.KAFKA for store in stores)
 

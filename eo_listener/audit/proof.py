@@ -28,18 +28,20 @@ def prove(
     query that reads committed records never passes an open transaction; if its ledger did, the
     ledger is wrong.
 
-    From Kafka the proof reads only the offsets that the store lacks, and those between two gaps
-    near each other: it reads the whole of a topic on which every transaction leaves a marker, and
-    with `read_committed` twice. Memory grows with the gaps, see `read_rows`.
+    From Kafka, the proof reads only the offsets that the store lacks, and those between two gaps
+    near each other. Each transaction leaves a marker, which is a gap, so the proof reads the whole
+    of a transactional topic, and reads it twice with `read_committed`. Memory grows with the gaps,
+    see `read_rows`.
 
     The proof cannot detect a log that was cut back (by an unclean election) and has since grown
     past the claim: all its offsets exist, but with other records. Nor can it detect a recreated
     topic if the claim has no topic id.
 
     If an older topic of the same name also had an offset (`AppliedRange.older`), the rows of both
-    topics look alike: such an offset cannot be proved while it has a row, and is doubled only if it
-    has more rows than there were topics with that offset. The same holds if several queries have
-    applied an offset (`AppliedRange.beside`): with fewer rows than queries it cannot be proved.
+    topics look alike. If such an offset has a row, the proof cannot tell from which topic the row
+    is; the offset is doubled only if it has more rows than there were topics with that offset. The
+    same holds if several queries have applied an offset (`AppliedRange.beside`): if it has fewer
+    rows than there are queries, the proof cannot tell which query's row is missing.
 
     A claim about BATCHES (sources other than Kafka) is not proved; one finding reports it.
 
@@ -103,7 +105,7 @@ def explain(
 
     `log` is None if the partition does not exist. `shown` and `committed` are offsets without rows
     at which Kafka gives a consumer a record: `shown` for any record, `committed` only for records
-    of a committed transaction or outside transactions. `committed` only counts with
+    of a committed transaction or outside transactions. The function uses `committed` only with
     `read_committed`.
     """
 

@@ -28,10 +28,12 @@ HANGING = 900.0
 
 
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
-    """Return each Kafka partition's greatest offset in checkpoint and ledgers, else in groups.
+    """Return the greatest offset of each Kafka partition in the checkpoint and the ledgers.
 
-    A group that a tool has moved shows nothing about the query. Groups count with their offsets
-    before the log was read: their current offsets may lie beyond the end of the log at that time.
+    If neither has the partition, the function takes the greatest offset of the groups. They come
+    last, because a group that a tool has moved shows nothing about the query. Their offsets are
+    from before the log was read: the current offsets may lie beyond the end of the log at that
+    time.
     """
     checkpoint = positions.checkpoint
     done = () if checkpoint is None else (checkpoint.done,)
@@ -85,7 +87,10 @@ def applied_by_all(positions: Positions) -> dict[TopicPartition, int]:
 
 
 def misplaced(positions: Positions) -> frozenset[TopicPartition]:
-    """Return partitions without comparable offsets: the log is gone, recreated or cut back."""
+    """Return the partitions whose log is gone, recreated or cut back.
+
+    Offsets of these partitions cannot be compared with the log.
+    """
     if positions.source is None:
         return frozenset()
     offsets, logs = held_positions(positions), positions.source.logs
@@ -342,7 +347,7 @@ def _next_read(positions: Positions) -> Ends:
     """Return the position at which the query continues.
 
     The function takes the position from the checkpoint, or else from the ledgers, or else from the
-    groups. The query does not read again the offsets of a batch in doubt that every ledger has.
+    groups. If every ledger has offsets of the batch in doubt, the query does not read them again.
     """
     checkpoint = positions.checkpoint
     batch = None if checkpoint is None else checkpoint.next_batch

@@ -20,10 +20,10 @@ class RowFacts:
     """The offsets of one partition at which its rows differ from the ledger's claims.
 
     `absent` are claimed offsets without a row, and `unclaimed` are offsets with a row but no claim.
-    `repeated` are offsets with too many rows: more than one row for each query, and each older
-    topic of this name, that had the offset. `ambiguous` are offsets with a row that an older topic
-    of the same name also had. `fewer` are offsets with fewer rows than there are queries that have
-    applied them.
+    `repeated` are offsets with too many rows: an offset should have one row for each query that has
+    applied it, and one for each older topic of this name that had it. `ambiguous` are offsets with
+    a row that an older topic of the same name also had. `fewer` are offsets with fewer rows than
+    there are queries that have applied them.
     """
 
     rows: int
@@ -39,10 +39,10 @@ def read_rows(
 ) -> dict[TopicPartition, RowFacts]:
     """Compare `rows` (topic, partition, offset), as a store's cursor gives them, with `claims`.
 
-    The rows of a partition must be consecutive, in ascending order of offsets. Memory does not grow
-    with the rows, but with the intervals between gaps: some 300 bytes each; each transaction's
-    marker is a gap. The result has every partition of `claims`. Raises FormatError for rows in a
-    different order.
+    The rows of a partition must be consecutive, in ascending order of offsets. Memory grows with
+    the intervals between gaps (some 300 bytes each; each transaction's marker is a gap), not with
+    the rows. The result has every partition of `claims`. Raises FormatError for rows in a different
+    order.
     """
     facts: dict[TopicPartition, RowFacts] = {}
     for tp, group in groupby(rows, key=_partition):

@@ -54,12 +54,13 @@ _ALONE = "read that topic in a separate query, with a name and a table of its ow
 
 
 class ErrorText(NamedTuple):
-    """The text of an error: `{name}` is the query's name, `{old}` a former name, as in Python.
+    """The text of an error, with placeholders.
 
-    `{consent}` is the value that confirms a new checkpoint. `{rename}` is the command that carries
-    a ledger over from the old names, `{move}` the command that carries it over from the old sink
-    alone, both after a colon; `{accept}` is the command that accepts the first gap. These three are
-    empty for a sink whose ledger no command finds.
+    `{name}` is the query's name, and `{old}` a former name, both as Python literals. `{consent}` is
+    the value that confirms a new checkpoint. `{rename}` is the command that gives a ledger the
+    current sink and query name, `{move}` the command that changes only its sink; a colon precedes
+    both. `{accept}` is the command that accepts the first gap. These three are empty for a sink
+    whose ledger no command finds.
     """
 
     problem: str
@@ -157,7 +158,7 @@ _RENAMED_APART = ErrorText(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """An error class and its text; `apart` is the text if the ledger is apart from its rows."""
+    """An error class and its text; `apart` is the text for a ledger stored apart from its rows."""
 
     error: type[GuardError]
     problem: str
@@ -166,7 +167,7 @@ class _Kind:
     apart: ErrorText | None = None
 
     def text(self, *, apart: bool) -> ErrorText:
-        """Return the text for a ledger that is kept with its rows, or apart from them."""
+        """Return the error's text. Set `apart` for a ledger that is kept apart from its rows."""
         return (self.apart if apart else None) or ErrorText(self.problem, self.cause, self.fix)
 
 

@@ -238,7 +238,7 @@ class _BatchCheck:
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge each range by its offsets; an empty range only creates a missing head.
 
-        A range that simply comes next, as nearly all do, needs no further calls.
+        Nearly every range begins where the last one ended; such a range needs no further calls.
         """
         applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -462,13 +462,13 @@ class _BatchCheck:
         """Return the move of BATCHES; add an error and return None if the guard refuses the batch.
 
         The method compares the batch's number with the head of BATCHES, which each batch of a
-        checkpoint moves by one. A number has a meaning in its own checkpoint only, and there only
-        for one plan of the batch. So the head names both: it holds the checkpoint's query id, and
-        in place of a topic id the id of the plan. The guard accepts a head of another checkpoint
-        only if the user has named this head and the new checkpoint. With a general consent, a query
-        whose checkpoint was deleted would read a whole source a second time; and what the new
-        checkpoint has to read depends on what the sink has. `new_checkpoint` names the head and the
-        new checkpoint, in the form of `_consent`.
+        checkpoint moves by one. A number has a meaning only in its own checkpoint, and there only
+        for one plan of the batch. So the head names the checkpoint and the plan: it holds the
+        checkpoint's query id and, in place of a topic id, the plan id. The guard accepts a head of
+        another checkpoint only if the user has named this head and the new checkpoint. With a
+        general consent, a query whose checkpoint was deleted would read a whole source a second
+        time. Moreover, the records that the new checkpoint must read depend on those that the sink
+        has. `new_checkpoint` names the head and the new checkpoint, in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:

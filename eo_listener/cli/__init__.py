@@ -42,7 +42,7 @@ class _Stopped(Exception):  # noqa: N818  # not always an error
 
 
 class _Commands(TyperGroup):
-    """The group of all commands. Their OSErrors and KeyboardInterrupts never reach typer."""
+    """The group of all commands. OSErrors and KeyboardInterrupts in them never reach typer."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _passed_on():

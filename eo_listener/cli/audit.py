@@ -188,7 +188,7 @@ def audit(
 
 
 def advice_for(request: AuditRequest) -> Advice:
-    """Return an Advice with the parts of the request that the advised commands repeat."""
+    """Return an Advice whose commands repeat the cluster, checkpoint and schema of `request`."""
     return Advice(
         cluster=request.cluster,
         checkpoint=None if request.checkpoint is None else shown(request.checkpoint),

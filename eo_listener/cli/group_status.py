@@ -25,7 +25,10 @@ Rows = tuple[PartitionLag, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """The status of one group. A value that needs several readings is None until then."""
+    """The status of one group.
+
+    A value that needs several readings is None until there are enough readings.
+    """
 
     group: str
     rows: Rows

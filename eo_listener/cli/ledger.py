@@ -128,7 +128,7 @@ class RepairOptions(LedgerOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GapOptions(RepairOptions):
-    """The options of `ledger accept`, whose cluster may be only the source's."""
+    """The options of `ledger accept`; `servers` may name the source's cluster, not the ledger's."""
 
     servers: Annotated[
         str | None,

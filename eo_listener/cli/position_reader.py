@@ -60,7 +60,10 @@ _UNKNOWN: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LedgerChoice:
-    """Chooses a store's ledgers by name; without `query`, by the checkpoint's id or partitions."""
+    """Chooses a store's ledgers by the names of query and sink.
+
+    Without `query`, the query id or the partitions of the checkpoint determine the choice.
+    """
 
     query: str | None
     sink: str | None
@@ -332,7 +335,8 @@ class CheckpointReading:
         """Add the newest planned batch, if it comes after the newest committed batch.
 
         Add the batch that is due next too, unless the query has committed a batch meanwhile: then
-        the ledgers that were read in between fit no batch of the checkpoint for certain.
+        it is not certain that the ledgers, which were read in between, fit a batch of the
+        checkpoint.
         """
         if not committed.exists:
             return committed

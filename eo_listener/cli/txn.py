@@ -242,7 +242,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Builds the commands that end transactions; `more` are options that each command repeats."""
+    """Builds the commands that end transactions; each command contains the options `more`."""
 
     cluster: ClusterCommands
     more: Sequence[str] = ()

@@ -98,7 +98,7 @@ Queries whose heads share a partition wait for each other.
 
 
 def create_topic(servers: str, topic: str) -> str:
-    """Return the command that creates a topic for rows; the user fills in its partitions."""
+    """Return the command that creates a topic for rows; the user fills in its partition count."""
     return f"{_create(servers, topic)} --partitions N"
 
 

@@ -49,13 +49,14 @@ def translate(
     gssapi: bool = False,
     tokens: bool = False,
 ) -> ClientAccess:
-    """Translate the options of a reader, whose keys are in lower case, by an allow-list.
+    """Translate `source`, the options of a reader, by an allow-list.
 
-    `own` are the names of the librdkafka properties that the user gave, which replace options of
-    `source`. `gssapi` is True if the installed librdkafka supports Kerberos. `tokens` is True if
-    Spark has delegation tokens, with which it logs in if a source sets no security option. The
-    result leaves out options that do not concern the connection. Raises SettingsError, which quotes
-    no value, for dangerous options, and for options that neither client supports.
+    `source` has keys in lower case. `own` are the names of the librdkafka properties that the user
+    gave; these properties replace options of `source`. `gssapi` is True if the installed librdkafka
+    supports Kerberos. `tokens` is True if Spark has delegation tokens; Spark logs in with them if a
+    source sets no security option. The result leaves out options that do not concern the
+    connection. Raises SettingsError, which quotes no value, for dangerous options, and for options
+    that neither librdkafka nor Java's client supports.
     """
     if PROTOCOL in own:
         return ClientAccess(properties={})
@@ -70,7 +71,7 @@ def translate(
 
 
 def _require_harmless(options: Mapping[str, str]) -> None:
-    """Raise SettingsError for dangerous options, which neither client may use."""
+    """Raise SettingsError for dangerous options, which no client may use."""
     if options.get(PROTOCOL, _PLAINTEXT).strip().upper() == _PLAINTEXT:
         return  # then neither client reads them
     require_https(options)
@@ -177,7 +178,7 @@ class Cluster:
         return principal(dict(self.properties), self.stores)
 
     def require_librdkafka(self, problem: str) -> None:
-        """Raise SettingsError with the text `problem` if only Java's client can log in."""
+        """If only Java's client can log in, raise SettingsError with the text `problem`."""
         if self.client == "java":
             raise only_java(problem, self.java_reason)
 

@@ -61,12 +61,12 @@ _REPLACED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 class OnlyJava(Exception):  # noqa: N818  # no error: librdkafka cannot do it, Java's client can
     """Only Java's own client can reach the cluster.
 
-    The text gives the reason, and quotes no value.
+    The error's text gives the reason, and quotes no value.
     """
 
 
 def client_options(source: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
-    """Return the connection options, without their prefix, and without options that `own` replaces.
+    """Return the connection options without their prefix; leave out options that `own` replaces.
 
     `source` are all options of a reader, `own` the names of librdkafka's properties that the user
     gave. Raises SettingsError for options that would be dangerous in a client of this package, and

@@ -50,9 +50,8 @@ class LoginModule:
     def parse(cls, text: str) -> LoginModule:
         """Parse the value of `sasl.jaas.config`.
 
-        Raises SettingsError, which quotes nothing of the text, if Java could not read the text
-        either, if the text names several modules, or if a module loads code or secrets from
-        elsewhere.
+        Raises SettingsError, which quotes nothing of the text, if Java could not read the text, if
+        the text names several modules, or if a module loads code or secrets from elsewhere.
         """
         tokens = list(_tokens(text))
         name, flag = _leading_words(tokens)
@@ -184,8 +183,8 @@ def require_https(options: Mapping[str, str]) -> None:
 def sasl(options: Mapping[str, str], *, gssapi: bool) -> dict[str, str]:
     """Translate the `sasl.*` options. `gssapi` is True if the installed librdkafka has Kerberos.
 
-    Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
-    does.
+    Raises OnlyJava if only Java's client supports the options, and SettingsError if no client
+    supports them.
     """
     mechanism = options.get(_MECHANISM, "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:

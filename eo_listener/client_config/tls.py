@@ -136,8 +136,8 @@ _ENDPOINTS: Final = {"": "none", "https": "https"}
 def tls(options: Mapping[str, str]) -> tuple[dict[str, str], tuple[KeyStore, ...]]:
     """Return the properties for the `ssl.*` options, and the key stores that Java must convert.
 
-    Raises OnlyJava if only Java's client supports the options, SettingsError if neither client
-    does.
+    Raises OnlyJava if only Java's client supports the options, and SettingsError if no client
+    supports them.
     """
     require_known(options, "ssl.", _KNOWN)
     properties = _endpoint(options)
@@ -158,7 +158,10 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the trusted authorities; without such an option, librdkafka uses the machine's."""
+    """Return the properties or the key store of the trusted authorities.
+
+    If no option names any, librdkafka uses the machine's authorities.
+    """
     text = options.get(f"{_TRUST}certificates")
     if text:
         pem = in_lines(text, CERTIFICATES, f"{PREFIX}{_TRUST}certificates")
@@ -170,7 +173,7 @@ def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
 
 
 def _own(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
-    """Return the properties or the store of the client's own key, or {} if it has no key."""
+    """Return the properties or the key store of the client's own key, or {} if it has no key."""
     key = options.get(f"{_OWN}key")
     chain = options.get(f"{_OWN}certificate.chain")
     password = _named(_KEY_PASSWORD, options.get(_KEY_PASSWORD))
@@ -206,7 +209,10 @@ def _named(name: str, value: str | None) -> dict[str, str]:
 
 
 def _store(options: Mapping[str, str], start: str, use: Use) -> KeyStore | str | None:
-    """Return a store that Java must read, the location of a PEM file, or None. Raises OnlyJava."""
+    """Return a key store that Java must read, the location of a PEM file, or None.
+
+    Raises OnlyJava.
+    """
     location = options.get(f"{start}location")
     if not location:
         return None

@@ -70,10 +70,10 @@ def plan(
 class Step:
     """The actions that follow from a reading.
 
-    `withheld` are the commits that the guard holds back. With `recommit`, the committer commits
-    offsets again that are already committed. `released` means that the earlier offsets of this
-    checkpoint no longer hold back other checkpoints with the same groups. `pause` is the time until
-    the next reading, in seconds.
+    `withheld` are the commits that the guard withholds. If `recommit` is True, the committer
+    commits all offsets again, even those already committed. `released` means that the earlier
+    offsets of this checkpoint no longer hold back other checkpoints with the same groups. `pause`
+    is the time until the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
@@ -303,7 +303,7 @@ class CheckpointTracker:
         return events
 
     def _commit(self, durable: BatchOffsets, *, marking: bool) -> Step:
-        """Return the commits of a batch; with `marking`, also those that the guard holds back."""
+        """Return the commits of a batch; with `marking`, also those that the guard withholds."""
         assert self._query_id is not None  # noqa: S101  # `_present` has identified it; for mypy
         sources = durable.kafka()
         allowed = {name: ends for name, ends in sources.items() if name not in self._withheld}

@@ -77,7 +77,7 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
-    """Return each target with its location. Raises SettingsError if two have one checkpoint."""
+    """Return each target with its location. Raises SettingsError if two name one checkpoint."""
     keys: set[str] = set()
     opened = []
     for target in targets:

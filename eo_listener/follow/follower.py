@@ -145,9 +145,9 @@ class Follower:
     """Commits the offsets that the queries of `targets` make durable, until it is closed.
 
     Each checkpoint has a thread that reads it, each cluster a thread that commits to it. If several
-    checkpoints feed one partition of one group, the follower commits the lowest offset. Raises
-    SettingsError for a checkpoint named twice, and StorageError for a storage whose driver is not
-    installed.
+    checkpoints have offsets of one partition for one group, the follower commits the lowest of
+    these offsets. Raises SettingsError for a checkpoint named twice, and StorageError for a storage
+    whose driver is not installed.
     """
 
     def __init__(
@@ -227,8 +227,8 @@ class Follower:
     def close(self, timeout: float) -> None:
         """Stop reading, commit the offsets already read, and close everything in about `timeout` s.
 
-        Offsets that are then unconfirmed are reported as CommitAbandoned. A thread whose storage
-        does not answer continues as a daemon.
+        The follower reports offsets that are still unconfirmed then as CommitAbandoned. A thread
+        whose storage does not answer continues as a daemon.
         """
         deadline = time.monotonic() + timeout
         for poller in self._pollers:

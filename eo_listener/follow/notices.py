@@ -51,7 +51,7 @@ class NoticeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """One fact about a checkpoint, reported once for as long as it is true.
+    """One fact about a checkpoint; while it stays true, it is reported only once.
 
     `cause` and `fix` are empty if there is nothing to repair.
     """

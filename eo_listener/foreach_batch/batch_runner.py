@@ -44,7 +44,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class Frames(Protocol):
-    """The operations on DataFrames that a batch needs. Spark's errors go to the caller."""
+    """The operations on DataFrames that a batch needs. They raise Spark's errors."""
 
     def is_frame(self, output: object) -> bool:
         """Return True for a DataFrame of Spark."""
@@ -147,9 +147,9 @@ class BatchRunner:
     def run(self, frame: Any, batch_id: int) -> None:
         """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
 
-        Returns when the batch is durable in all sinks. After that, a second call with the batch in
-        the same run raises SettingsError; a second call after a failed call is a retry. Raises the
-        errors of `judge_batch`, the sinks, the plan reader and the transform.
+        Returns when the batch is durable in all sinks. After that, a second call with the same
+        batch in the same run raises SettingsError. After a call that failed, a second call is a
+        retry. Raises the errors of `judge_batch`, the sinks, the plan reader and the transform.
         """
         began = time.monotonic()
         plan: PlannedBatch | None = None
@@ -348,11 +348,11 @@ class BatchRunner:
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
         """Yield a frame for each sink, and a function that computes a precomputed frame again.
 
-        The function is None unless exactly one sink is due, with a precomputed frame.
+        The function is None unless exactly one sink lacks the batch, and its frame was precomputed.
 
-        If several sinks need their frames, all rows are computed before the first sink writes,
-        because a frame may read a table that an earlier sink writes. Rows that come from a shuffle
-        are also computed first, because Spark may compute a part of them twice.
+        If several sinks lack the batch, the method computes all rows before the first sink writes,
+        because a frame may read a table that an earlier sink writes. It also precomputes rows that
+        come from a shuffle, because Spark may compute a part of them twice.
         """
         outputs = frame if self._transform is None else self._transform(frame, plan)
         several = isinstance(outputs, list | tuple)
@@ -418,10 +418,11 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """Return the plan; its `continued` leaves out partitions from which no batch has read a record.
+    """Return the plan, without the `continued` partitions from which no batch has read a record.
 
-    The user's function may have returned without calling exactly_once while its batches were empty.
-    If the offsets at which the query began cannot be read, the plan stays as it is.
+    The ledger may lack such partitions, because the user's function may have returned without
+    calling exactly_once while its batches were empty. If the offsets at which the query began
+    cannot be read, the function returns the plan unchanged.
     """
     if not is_doubtful(plan, heads):
         return plan

@@ -24,9 +24,10 @@ from eo_listener.offsets import TopicPartition
 class RetryLimits:
     """Limits for retries if a store is unavailable, busy or in conflict; times in seconds.
 
-    `timeout` runs from the first failure, so that the writer also repeats a batch that took an hour
-    before it failed. The waits grow from `first` to `longest`. Commits to groups have `Backoff`
-    instead: no query waits for them, so their retries have no end, and their waits are spread.
+    `timeout` runs from the first failure, so the writer repeats even a batch that took an hour
+    before it failed. The waits grow from `first` to `longest`. For commits to groups, see
+    `Backoff`: no query waits for them, so their retries never end, and their waits are shortened at
+    random.
     """
 
     timeout: float = 60.0
@@ -103,8 +104,8 @@ class SinkWriter:
     ) -> Written:
         """Write the rows of `frame`, and the ledger entry `entry`, exactly once.
 
-        `renew`, if given, computes the rows again and returns the frame for the next try, because
-        the stored rows may have been lost.
+        `renew`, if given, computes the rows again and returns the frame for the next try: the
+        method calls it if Spark has lost rows that were computed before.
 
         Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
         if the ledger does not show whether the store has accepted it.

@@ -171,9 +171,9 @@ class ClusterDescriber:
         """Test if the client may write with this transactional id, without fencing a producer.
 
         The request has a longer time-out than any broker allows, so the broker refuses the request
-        before it fences: it checks first the right, then the time-out, and then the id (KafkaApis,
-        TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is the
-        greatest possible number, the request fences the producer after all.
+        before it fences a producer: it checks first the right, then the time-out, and then the id
+        (KafkaApis, TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is
+        the greatest possible number, the request fences the producer after all.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -258,7 +258,7 @@ class ClusterDescriber:
         )
 
     def _answer(self, ask: Callable[[], Future[_T]]) -> _T:
-        """Return the answer of `ask`, which is called again while the coordinator moves.
+        """Return the answer of `ask`; while the coordinator moves, call `ask` again.
 
         Raises KafkaError.
         """

@@ -98,7 +98,7 @@ class CompactedTopic:
         self._read: dict[int, int] = {}  # by partition: the offset to read next
 
     def exists(self) -> bool:
-        """Return True if the topic exists; the right to read it is sufficient."""
+        """Return True if the topic exists; the client needs only the right to read it."""
         return self._follow(self._deadline())
 
     def policy(self) -> str | None:
@@ -114,8 +114,8 @@ class CompactedTopic:
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:
         """Create the topic, unless it already exists, and wait for its metadata.
 
-        The topic gets 3 replicas, like Kafka's own topics by default, or one on each of fewer
-        brokers. The brokers' default for other topics is 1.
+        The topic gets 3 replicas, like Kafka's own topics by default. (The brokers' default for
+        other topics is 1.) If there are fewer than 3 brokers, the topic gets one replica on each.
         """
         deadline = self._deadline()
         action = f"creating topic {self.topic}"
@@ -248,7 +248,7 @@ class CompactedTopic:
     def _ends(
         self, reader: RangeReader, partitions: tuple[int, ...] | list[int], deadline: float
     ) -> dict[int, int]:
-        """Return the end of each partition, as far as `reader` can read, in order of partition."""
+        """Return the offset up to which `reader` can read each partition, in order of partition."""
         action = f"reading the end of topic {self.topic}"
         queries = [Wire(self.topic, part, OFFSET_END) for part in partitions]
         while True:

@@ -41,7 +41,7 @@ class GroupRepair:
         self._reader = ClusterReader(properties)
 
     def offsets(self) -> Mapping[TopicPartition, Position]:
-        """Return the group's offsets in all topics, after transactions that change them."""
+        """Return the group's offsets in all topics; wait for transactions that change them."""
         return self._reader.group(self._group, stable=True)
 
     def refuse_members(self) -> None:

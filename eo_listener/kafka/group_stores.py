@@ -31,7 +31,7 @@ MODES: Mapping[str, Callable[[Mapping[str, str]], GroupStore]] = {
 
 
 def open_groups(properties: Mapping[str, str], mode: str) -> GroupStore:
-    """Return the store for the groups of a cluster in this mode; the store does not connect yet.
+    """Return the group store of a cluster in this mode; it does not connect yet.
 
     Raises SettingsError for an unknown mode.
     """
@@ -53,7 +53,10 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 
 
 def has_gssapi() -> bool:
-    """Return True if the installed librdkafka supports Kerberos. The one in the wheels does not."""
+    """Return True if the installed librdkafka supports Kerberos.
+
+    The librdkafka in the wheels does not.
+    """
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})
     except SettingsError:  # librdkafka's answer if it lacks this feature
@@ -62,11 +65,11 @@ def has_gssapi() -> bool:
 
 
 def open_cluster(cluster: Cluster, mode: str, shim_client: ShimClient | None) -> GroupStore:
-    """Return the store for a cluster's groups in this mode, after Java has read the key stores.
+    """Return the group store of a cluster in this mode, after Java has read the key stores.
 
-    Call this function on the thread that will use the store. Raises KafkaError if the store cannot
-    be opened now but a later call may succeed, and SettingsError if librdkafka does not accept the
-    settings.
+    Call this function on the thread that will use the group store. Raises KafkaError if the group
+    store cannot be opened now but a later call may succeed, and SettingsError if librdkafka does
+    not accept the settings.
     """
     if cluster.client == "java":
         return _java_groups(cluster, mode, shim_client)

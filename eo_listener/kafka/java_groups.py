@@ -1,7 +1,8 @@
 """Commits to consumer groups through Spark's own kafka-clients, for logins that librdkafka lacks.
 
-Only Java has delegation tokens, MSK IAM and other login or callback handlers. The shim holds one
-Admin for each store; its classes GroupCommit and GroupSnapshot define the formats.
+Only the Java client supports delegation tokens, MSK IAM, and custom login or callback handlers. The
+shim holds one Admin client for each `JavaGroups`. The shim's classes GroupCommit and GroupSnapshot
+define the formats of requests and answers.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ class JavaGroups:
     ) -> Mapping[TopicPartition, str | None]:
         """Commit, and return None or Kafka's error name for each partition. Raises KafkaError.
 
-        None means that the broker confirmed the only request, as the JVM's client repeats no
-        unanswered request. After REQUEST_TIMED_OUT and `_JVM` the outcome is unknown. The client
-        does not send the request again, but the broker may have read it, and a suspended JVM may
-        still send it. So this store sends no other request until the JVM has answered the call.
+        None means that the broker confirmed the request. There was only one request, since the
+        JVM's client does not repeat an unanswered request. After REQUEST_TIMED_OUT and `_JVM` the
+        outcome is unknown. The client does not send the request again, but the broker may have read
+        it, and a suspended JVM may still send it. So this object sends no other request until the
+        JVM has answered the call.
         """
         request = {"group": group, **_packed(positions)}
         answer = self._ask("groups.commit", f"committing to group {group}", request, timeout)
@@ -187,7 +189,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions as the shim reads them. A metadata text of several partitions occurs once.
+    """Return positions as the shim reads them, with each metadata text only once.
 
     A NUL follows each text, as if confluent-kafka had written the text: without the NUL,
     confluent-kafka would read on into other memory.

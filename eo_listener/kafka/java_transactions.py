@@ -1,7 +1,8 @@
 """Sends transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
 Some requests serve the transactions that tasks join; the others find any producer's open
-transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats.
+transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats of
+requests and answers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class DescribedTransaction:
     """The coordinator's answer about a transactional id; `state` is Kafka's name of the id's state.
 
     `timeout` is in seconds. `started` is the time when the id's newest transaction began, in
-    milliseconds since 1970, or None if there was no transaction. That transaction may have ended.
+    milliseconds since 1970, or None if there was no transaction. The newest transaction may have
+    ended.
     """
 
     state: str
@@ -73,7 +75,7 @@ class DescribedTransaction:
     def state_known(self) -> bool:
         """True if Java's client knows `state`.
 
-        It calls all states that it does not know Unknown.
+        Java's client reports a state that it does not know as Unknown.
         """
         return self.ongoing or self.ending or self.state in _OVER
 
@@ -224,7 +226,7 @@ class JavaTransactions:
         tasks: int,
         transaction: JoinedTransaction | None,
     ) -> None:
-        """Tell the shim the facts that tasks need to write a batch, under the name `batch`.
+        """Give the shim the facts that tasks need to write a batch; `batch` is the batch's name.
 
         `topics` are pairs of a topic and its number of partitions. The tasks' producers join
         `transaction`, if there is one.
@@ -236,10 +238,10 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Tell the shim the `identities`, in headers, of the batch's rows that tasks must not send.
+        """Give the shim the `identities`, as in headers, of the rows that tasks must not send.
 
         The method makes several calls, each with about a megabyte of identities. Spark passes all
-        of them to each task.
+        identities to each task.
         """
         for part in _parts(identities):
             request = {"batch": batch, "identities": part}

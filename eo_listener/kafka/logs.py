@@ -129,7 +129,8 @@ class Logs:
     ) -> Mapping[TopicPartition, OffsetRange]:
         """Return the range from the last stable offset to the end of each log. All logs must exist.
 
-        The method asks only the leaders, since a broker that describes topics may be unreachable.
+        The method asks only the leaders, since the broker that would describe the topics may be
+        unreachable.
         """
         specs = dict.fromkeys(partitions, OFFSET_END)
         ends, refused = self._edges("end", specs, deadline)

@@ -48,7 +48,7 @@ class MemberGroups(PooledGroupStore):
 class _Member:
     """The member of one group.
 
-    After the member has ended, a new one joins, unless another driver replaced it.
+    After the member has ended, a new member joins, unless another driver's member has replaced it.
     """
 
     def __init__(
@@ -191,8 +191,8 @@ class _Member:
         """Unsubscribe: the group has continued without this member, which hung or was cut off.
 
         Otherwise librdkafka would join again at once, and in a classic group displace the member of
-        a newer driver that has joined meanwhile. So the member stays out until this store has read
-        the group.
+        a newer driver that has joined meanwhile. So the member stays out until this group store has
+        read the group.
         """
         consumer.unsubscribe()
         self._assigned, self._outside = False, True
@@ -213,8 +213,8 @@ class _Member:
 
         If a member has joined only once and is fenced, another driver has replaced it. After a
         second join, or if its session has ended, the member may have fenced itself: Kafka takes its
-        late request for a request of another member. Then the store waits a while, and decides by
-        the group's offsets.
+        late request for a request of another member. Then the group store waits a while, and
+        decides by the group's offsets.
         """
         error = member.client.failure(f"committing to group {self._group}", Answer(_FATAL))
         certain = self._joins == 1 and not self._outside

@@ -1,9 +1,9 @@
 """Finds open transactions and their owners, and ends transactions that never end on their own.
 
-- Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
-  The reader asks the leaders before and after it asks the coordinators, and judges only
-  transactions that were open both times. A partition that cannot be read does not prevent reading
-  the others.
+- Leaders report the producers of a partition, and coordinators report the producers' transactional
+  ids (KIP-664). The reader asks the leaders before and after it asks the coordinators, and judges
+  only transactions that were open both times. A partition that cannot be read does not prevent
+  reading the others.
 - The repair ends a transaction by taking over its id (InitProducerId, which `initTransactions`
   sends): this fences the producer, and the coordinator aborts the open transaction. Whatever Kafka
   answers, only the later reports of the leaders and the coordinator count: a missing answer is
@@ -56,7 +56,7 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """A verdict on how an open transaction will end. The gravest verdict is the last."""
+    """A verdict on how an open transaction will end. The last verdict is the gravest."""
 
     OPEN = "open"
     """The coordinator has the transaction, and will end it at its time-out at the latest."""
@@ -217,7 +217,11 @@ def _verdict(
 def _unnamed(
     producer: OpenProducer, incomplete: str | None, now_ms: int
 ) -> tuple[TransactionVerdict, str | None]:
-    """Judge by its age a transaction that no coordinator reports: a coordinator may be moving."""
+    """Judge by age: a transaction that no coordinator reports either hangs or is unknown.
+
+    It is unknown if its newest record is recent, since a coordinator that is moving may have it.
+    Returns the verdict, and the reason if it is unknown.
+    """
     if incomplete is not None:
         return TransactionVerdict.UNKNOWN, incomplete
     if now_ms - producer.last_written < MAX_TRANSACTION_TIMEOUT_MS:
@@ -522,7 +526,7 @@ class TransactionRepair:
     def _take_over(self, transactional_id: str) -> KafkaError | None:
         """Take over the id; return the error, if any.
 
-        Despite an error the takeover may have happened.
+        Even if the method returns an error, the takeover may have happened.
         """
         failed = None
         for seconds in _TAKEN_FOR:

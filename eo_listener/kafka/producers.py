@@ -251,7 +251,7 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions. The records that it sends stay, and it fences no producer.
+    """A producer without transactions. Sent records cannot be aborted, and it fences no producer.
 
     If a record cannot be delivered, no later record is delivered either.
     """
@@ -347,9 +347,9 @@ class BatchProducer(RecordProducer):
     """Sends records and offsets in one transaction. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
-    raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction; these need this
-    producer's `identity`.
+    raises KafkaError. After `transaction_timeout` seconds, the broker aborts a transaction that is
+    still open. `joined` is True if other producers will send in the same transaction; those
+    producers need this producer's `identity`.
     """
 
     def __init__(
@@ -391,8 +391,8 @@ class BatchProducer(RecordProducer):
 
         librdkafka looks for the coordinator at once, before it has a connection. It looks again
         whenever metadata arrives, and every 500 ms (rd_kafka_idemp_pid_fsm). After
-        CONCURRENT_TRANSACTIONS it asks again at the same moments. To shorten the wait, this method
-        keeps requesting the metadata of `topic`, which must exist.
+        CONCURRENT_TRANSACTIONS it repeats its request at the same moments. To shorten the wait,
+        this method keeps requesting the metadata of `topic`, which must exist.
         """
         self.stage = Stage.STARTING
         done = threading.Event()
@@ -501,7 +501,7 @@ class BatchProducer(RecordProducer):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Run a call that may block on another thread, and call `meanwhile` on this one."""
+        """Run `call`, which may block, on another thread, and `meanwhile` on this thread."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -524,7 +524,9 @@ class BatchProducer(RecordProducer):
             raise error
 
     def _root_cause(self) -> Answer | None:
-        """Return the transaction's error, or else a record's, which concerns only that record.
+        """Return the transaction's error, or else the error of a record.
+
+        A record's error concerns only that record.
 
         If a partition cannot join the transaction, librdkafka purges all records, and the next call
         for the transaction raises the reason. So this method makes such a call, which needs no
@@ -547,7 +549,7 @@ class BatchProducer(RecordProducer):
 
 
 class OffsetProducer(KafkaProducer):
-    """Commits offsets to one group in transactions. Raises SettingsError when opened.
+    """Commits offsets to one group in transactions. The constructor raises SettingsError.
 
     Only one thread may use the object: to start a transaction, to wait for its end, and to read its
     `error`.
@@ -587,7 +589,7 @@ class OffsetProducer(KafkaProducer):
         self._thread.start()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until the started transaction has ended; return False if it has not by `deadline`.
+        """Wait until the started transaction has ended; return False if `deadline` passes first.
 
         Raises the thread's error if that error did not come from Kafka.
         """
@@ -620,7 +622,9 @@ class OffsetProducer(KafkaProducer):
         return self.connection_errors.failure(action, answer)
 
     def close(self) -> None:
-        """Close the producer, unless it is stuck or was fenced, since closing would wait or warn.
+        """Close the producer, unless it is stuck or was fenced.
+
+        Closing a stuck producer would wait; closing a fenced producer would log a warning.
 
         A stuck producer stays on its daemon thread.
         """

@@ -80,7 +80,7 @@ class RecordReader:
     def visible(
         self, partition: TopicPartition, ranges: Intervals, *, committed: bool
     ) -> Intervals:
-        """Return the offsets of the records in `ranges`, and perhaps of records between them."""
+        """Return the offsets of records in `ranges`, and perhaps of records between the ranges."""
         consumer = self._consumer(committed=committed)
         offsets: list[OffsetRange] = []
         for part in _merge(ranges):

@@ -41,12 +41,13 @@ class Ownership:
 
     Joining with the fixed instance id, or opening the producer, fences the previous owner. At
     start-up this is intended: a new driver replaces the old one. When a client is reopened later, a
-    newer driver may own the group, and reopening would fence that driver. So the store first reads
-    the group, and continues only if the store itself committed every offset. This object lives as
-    long as the store, and so outlives the clients, which the store closes if there are too many.
+    newer driver may own the group, and reopening would fence that driver. So the group store first
+    reads the group, and continues only if the group store itself committed every offset. This
+    object lives as long as the group store, and so outlives the clients, which the group store
+    closes if there are too many.
 
-    The object cannot see a newer driver that has joined but not committed yet, which takes a few
-    milliseconds. It does no input or output itself.
+    The object cannot see a newer driver that has joined but not committed yet. Between the two
+    steps a few milliseconds pass. It does no input or output itself.
     """
 
     def __init__(self) -> None:
@@ -56,11 +57,11 @@ class Ownership:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions to read before the store reopens a client."""
+        """The partitions to read before the group store reopens a client."""
         return tuple({**self._known, **self._unconfirmed})
 
     def record_read(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Record the group's positions at the first read after this store took over the group."""
+        """Record the positions at the first read after this group store took over the group."""
         self._known = {**positions, **self._known}
 
     def record_sent(self, positions: Mapping[TopicPartition, Position]) -> None:
@@ -80,7 +81,7 @@ class Ownership:
             self._unconfirmed[tp].discard(position)
 
     def foreign(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
-        """Return a partition whose offset this store has neither sent to the group nor found in it.
+        """Return a partition whose offset is foreign: this group store neither sent nor found it.
 
         Returns None if there is no such partition. A partition without an offset does not count:
         offsets expire, and vanish with their topic.
@@ -135,10 +136,10 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 
 
 class PooledGroupStore:
-    """Base class of the stores. It has a reader of the cluster's logs, and a client for each group.
+    """The base of group stores, with a reader of the cluster's logs and a client for each group.
 
-    The store opens a client when its group is first used. If there are more than `LIMIT` clients,
-    it closes those that were used longest ago.
+    The group store opens a client when its group is first used. If there are more than `LIMIT`
+    clients, it closes those that were used longest ago.
     """
 
     def __init__(self, properties: Mapping[str, str], open_client: OpenClient) -> None:
@@ -160,15 +161,18 @@ class PooledGroupStore:
     ) -> GroupSnapshot:
         """Read the group's offsets and the logs of `partitions`. Raises KafkaError.
 
-        Stores that fence take over the group first: otherwise a commit of an older driver could
-        arrive after the snapshot.
+        A group store that fences takes over the group first: otherwise a commit of an older driver
+        could arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
         offsets = self._client(group).offsets(partitions, deadline)
         return self._logs.snapshot(offsets, partitions, deadline)
 
     def poll(self) -> None:
-        """Run the clients' waiting callbacks. Otherwise they pile up, and members seem to hang."""
+        """Run the clients' waiting callbacks.
+
+        Otherwise the callbacks pile up, and members seem to hang.
+        """
         for client in self._clients.values():
             client.poll()
         self._logs.poll()
@@ -270,7 +274,7 @@ class GroupClient:
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
         """Return the group's offsets; wait 2 s at most for open transactions. Raises KafkaError.
 
-        Without the wait, the store would not see offsets that a sink has just committed in a
+        Without the wait, the group store would not see offsets that a sink has just committed in a
         transaction, and would commit them again.
         """
         settled = min(deadline, time.monotonic() + _SETTLE)
@@ -310,8 +314,8 @@ class GroupClient:
 class SimpleGroups(PooledGroupStore):
     """The consumer groups of one cluster: the `GroupStore` of the simple commit mode.
 
-    The store has one client for each group, and opens the client at its first use. Kafka refuses
-    commits (UNKNOWN_MEMBER_ID) while a group has members.
+    The group store has one client for each group, and opens the client at its first use. Kafka
+    refuses commits (UNKNOWN_MEMBER_ID) while a group has members.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

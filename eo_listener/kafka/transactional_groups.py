@@ -29,7 +29,7 @@ class TransactionalGroups(PooledGroupStore):
 
     Each group has a producer with its own `transactional.id`, which never changes. The first use of
     a producer fences the id's previous producer, which gets `_FENCED` and never works again. A
-    store that was fenced never fences back: every later call raises the same error.
+    group store that was fenced never fences back: every later call raises the same error.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -85,7 +85,10 @@ class _Transactions:
             raise error
 
     def offsets(self, partitions: Collection[TopicPartition], deadline: float) -> GroupOffsets:
-        """Take over the group, unless this store owns it or has lost it; return its offsets."""
+        """Return the group's offsets.
+
+        First takes over the group, unless this object owns the group already or has lost it.
+        """
         if not self._owns_group and self._ownership.loss is None:
             self.transact({}, deadline)
         offsets = group_offsets(self._client, self._group, partitions, deadline)
@@ -109,7 +112,7 @@ class _Transactions:
     def _commit_parts(
         self, positions: Mapping[TopicPartition, Position], error: KafkaError, deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """Commit again, without the partitions because of which the transaction was aborted."""
+        """Commit again, without the partitions that caused the transaction's abort."""
         answer: dict[TopicPartition, str | None] = {}
         parts: Iterable[Collection[TopicPartition]]
         if error.code in _UNKNOWN_TOPIC:
@@ -133,7 +136,7 @@ class _Transactions:
         return answer
 
     def _ready(self, deadline: float) -> OffsetProducer:
-        """Return a producer without a call in progress, a new one if the last is unusable."""
+        """Return a producer without a call in progress; make a new one if the last is unusable."""
         self._require_not_lost()
         if self._producer is not None and self._producer.busy:
             self._unstick(self._producer, deadline)
@@ -205,7 +208,7 @@ class _Transactions:
         self._producer = None
 
     def _require_not_taken_over(self, deadline: float) -> None:
-        """Raise KafkaError if another committer has committed since this store did."""
+        """Raise KafkaError if another committer has committed since this object did."""
         partitions = self._ownership.partitions
         offsets = group_offsets(self._client, self._group, partitions, deadline)
         self._ownership.compare(offsets.positions)

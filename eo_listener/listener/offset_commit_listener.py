@@ -79,15 +79,15 @@ class OffsetCommitListener(StreamingQueryListener):
 
         spark.streams.addListener(OffsetCommitListener())
 
-    After each batch that Spark has made durable, the end offsets of its Kafka sources are
-    committed to the group that the source option `kafka.consumer.commit.groupid` (or
+    After each batch that Spark has made durable, the listener commits the end offsets of the
+    batch's Kafka sources to the group that the source option `kafka.consumer.commit.groupid` (or
     `eo.commit.group`) names. The listener does not commit a source without a group.
 
     `groups` names groups in the program, and takes precedence over the options: `{"query":
     "group"}`, or `{"query": {"topic": "group", "*": "group of the rest"}}`, with the query's name
-    or id. `group_template` names the group of sources without an entry and without an option: a
-    text with `{query_name}`, `{query_id}` or `{topic}`. `bootstrap_servers` and `kafka` (librdkafka
-    properties) take precedence over the sources' own settings.
+    or id. `group_template` names the group of sources without an entry and without an option: the
+    template is a text with `{query_name}`, `{query_id}` or `{topic}`. `bootstrap_servers` and
+    `kafka` (librdkafka properties) take precedence over the sources' own settings.
 
     `mode` is the way in which the listener commits: "simple" (no member, not fenced), "member" (a
     live, fixed member: the group is Stable) or "transactional" (fenced by a transactional id).

@@ -82,7 +82,7 @@ class Settings:
         on_rewind: str = "refuse",
         **settings: Any,
     ) -> Settings:
-        """Build settings from a program's arguments, which name enum values.
+        """Build settings from a program's arguments, which give enum values as strings.
 
         Raises SettingsError.
         """
@@ -90,7 +90,7 @@ class Settings:
             raise SettingsError(
                 f"kafka must be a mapping, got {type(kafka).__name__}",
                 fix="Give client properties as a dict, such as {'client.rack': 'a'}, or "
-                "leave it out",
+                "leave out kafka=",
             )
         properties = dict(kafka)
         if bootstrap_servers is not None:

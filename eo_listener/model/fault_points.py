@@ -1,4 +1,4 @@
-"""Named places at which a test can interrupt the program; without a test nothing happens there.
+"""Named places at which a test can interrupt the program; outside tests nothing happens there.
 
 The environment variable EO_LISTENER_FAULT_POINTS names a module with a function
 `fault_point(name)`, which eo_listener then calls at each place. This package has no such module.
@@ -52,7 +52,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def fault_point(name: str) -> None:
-    """Call the hook of a test, if one is armed, with `name`; the hook's errors go to the caller."""
+    """If a test has armed a hook, call the hook with `name`, and raise its errors."""
     if _hook is not None:
         _hook(name)
 

@@ -95,7 +95,7 @@ class LagWindow:
 
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
-    """Return a group's verdict: the gravest of `verdicts`, or None if it is not known yet."""
+    """Return a group's verdict, the gravest of `verdicts`, or None if that is not known yet."""
     ranked = {verdict for verdict in verdicts if verdict is not None}
     worst = max(ranked, key=lambda verdict: verdict.gravity, default=None)
     return None if worst is LagVerdict.OK and None in verdicts else worst

@@ -173,7 +173,8 @@ class Unexpected(Enum):
 class UnexpectedRecords:
     """The number of unexpected records of one kind, and the offset ranges that contain them.
 
-    `ranges`, of a target's partitions, contain other records too. For LOST, `count` counts offsets.
+    `ranges` are offsets of the target's partitions, and contain other records too. For LOST,
+    `count` counts offsets.
     """
 
     kind: Unexpected

@@ -16,7 +16,10 @@ ITS_CATALOG: Final = "with --spark-conf for its catalog"
 
 
 class LedgerStore(Enum):
-    """The kinds of stores with a ledger; a value is an address's prefix, and a package's name."""
+    """The kinds of stores that hold a ledger.
+
+    A value is the prefix of a ledger's address, and the name of a package in `eo_listener.sinks`.
+    """
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
@@ -54,7 +57,7 @@ class LedgerPlace:
     `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
     its address does not name them; `note` describes what else a command needs, `repeated_options`
     are the options of the running command that a suggested command needs too. While `is_known` is
-    False, the server is unknown, and so is whether two sinks share one ledger.
+    False, the server is unknown, so it is also unknown if two sinks share one ledger.
     """
 
     address: str
@@ -100,7 +103,10 @@ class PlacedSink(Protocol):
 
     @property
     def ledger_place(self) -> LedgerPlace:
-        """The place of the ledger, once `applied` has returned. Makes no request, has no secret."""
+        """The place of the ledger, without secrets; complete once `applied` has returned.
+
+        Reading it sends no request.
+        """
 
 
 def place_of(sink: object) -> LedgerPlace | None:

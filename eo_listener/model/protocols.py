@@ -83,8 +83,8 @@ class LivePosition:
     """The durable position of a query's run in its checkpoint.
 
     `batch_id` is the last batch in `committed` (-1: no batch yet), or an earlier batch, but never a
-    later one, because Spark moves the two one after the other. `committed` has the end offsets by
-    the index of the source, for Kafka sources only.
+    later one: Spark updates the offsets and the batch one after the other. `committed` has the end
+    offsets by the index of the source, for Kafka sources only.
     """
 
     batch_id: int

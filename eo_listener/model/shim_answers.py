@@ -11,7 +11,7 @@ FORMAT: Final = 1
 
 
 def read_answer(text: str) -> Any:
-    """Parse an answer of the shim. Raises JvmError if it has another format than `FORMAT`."""
+    """Parse an answer of the shim. Raises JvmError if its format is not `FORMAT`."""
     answer = json.loads(text)
     if answer.get("v") != FORMAT:
         raise JvmError(

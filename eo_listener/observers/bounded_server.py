@@ -101,7 +101,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which the server listens, also if port 0 (any free port) was requested."""
+        """The port on which the server listens, even if port 0 (any free port) was requested."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
@@ -110,7 +110,7 @@ class BoundedServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
-        """Return True if the limit allows this connection; if needed, close a slow one before."""
+        """Return True if the limit allows this connection; if needed, close a slow one first."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()
@@ -121,7 +121,7 @@ class BoundedServer(ThreadingHTTPServer):
         return free
 
     def _close_slowest(self) -> None:
-        """Close the slowest connection, so that slow clients do not lock out others."""
+        """Close the slowest connection, so that slow clients do not keep out other clients."""
         since, slowest = min(
             ((self._open[request], request) for request in self._asking),
             key=lambda entry: entry[0],

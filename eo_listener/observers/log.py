@@ -40,7 +40,7 @@ class EventLogger:
     If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
     the failures in between at DEBUG. If the same refusal or the same other writer occurred in the
     last ten minutes, it logs the event at DEBUG. In that time, it does not log the same internal
-    error again. The number of groups limits its memory. `clock` is monotonic.
+    error again. Its memory grows only with the number of groups. `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +82,7 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log a warning, or at DEBUG if the same problem occurred in the last ten minutes."""
+        """Log `text` at WARNING, or at DEBUG if the problem occurred in the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)

@@ -63,7 +63,7 @@ def stream(
     Timestamps are in UTC. If the function cuts the frame, the order of rows is lost. With
     `at_once`, one job fetches all rows together. Close the iterator if you do not read it to its
     end. Raises SettingsError for a type that Arrow lacks, TooManyBytesError if a task has more
-    bytes than Spark transfers, and RetriableSinkError if kept rows are lost.
+    bytes than Spark transfers, and RetriableSinkError if an executor with kept rows is lost.
     """
     schema = schema_of(frame)
     # Of the steps before foreachBatch, the frame itself shows only the shuffles.
@@ -150,7 +150,7 @@ def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch,
 
 
 def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
-    """Yield the rows of `frame` as Arrow's messages; `fetching` decides how to fetch them."""
+    """Yield the rows of `frame` as Arrow messages; `fetching` decides how to fetch the rows."""
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 

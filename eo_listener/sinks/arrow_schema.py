@@ -35,7 +35,7 @@ def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
 
     `large` is the value of spark.sql.execution.arrow.useLargeVarTypes. Raises SettingsError, which
     names the first column whose type no sink can take: a type that Arrow lacks, or a struct with
-    two fields of one name.
+    two fields of the same name.
     """
     return pa.schema(_fields(spark, "", large))
 
@@ -73,7 +73,7 @@ def _arrow(kind: Any, column: str, large: bool) -> pa.DataType:
 
 
 def check_structs(kind: Any, column: str) -> None:
-    """Raise SettingsError if a struct in `column`, at any depth, has two fields of one name.
+    """Raise SettingsError if a struct in `column`, at any depth, has two fields of the same name.
 
     `kind` is the column's Spark type in JSON.
     """
@@ -88,7 +88,10 @@ def check_structs(kind: Any, column: str) -> None:
 
 
 def _check_names(names: list[str], column: str) -> None:
-    """Refuse a struct with two fields of one name: a JSON object would lose one of the values."""
+    """Refuse a struct with two fields of the same name.
+
+    A JSON object would lose one of the values.
+    """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingsError(

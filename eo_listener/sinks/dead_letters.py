@@ -40,8 +40,8 @@ class DeadLetter:
     """A row that could not be written, with its topic, partition and offset, each None if unknown.
 
     `row` is the row as a JSON object, in the format of `json_text`. `redacted` is the reason
-    without values of the row, for logs; if it is None, `reason` itself may go into logs. NUL, which
-    PostgreSQL's texts cannot hold, is escaped in all texts.
+    without values of the row, for logs; if it is None, `reason` itself may go into logs. All texts
+    escape NUL, which PostgreSQL's texts cannot hold.
     """
 
     topic: str | None
@@ -118,12 +118,12 @@ class RowFilter:
     ) -> RowFilter:
         """Return the filter for rows with the columns `names`; `target` has the table's columns.
 
-        `target` is None if the sink has yet to create the table. `fix` is a second remedy, for the
-        error about a column that the target lacks. `eo_poison` is never written; topic, partition
-        and offset are dropped if the target lacks them. Raises SettingsError for any other column
-        that the target lacks, for names that differ only in case, for `eo_poison` in a different
-        case, for keys or a version column that are not written, and for a frame with no column to
-        write.
+        `target` is None if the sink has yet to create the table. `fix` is one more remedy, which
+        the error about a column that the target lacks names. The filter never writes `eo_poison`,
+        and leaves out topic, partition and offset if the target lacks them. Raises SettingsError
+        for any other column that the target lacks, for names that differ only in case, for
+        `eo_poison` in a different case, for keys or a version column that are not written, and for
+        a frame with no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -159,9 +159,9 @@ class RowFilter:
     def sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Return the rows to write, which the store may still refuse, and the refused rows.
 
-        A row is refused if it is marked, has no version, or has a text that is not UTF-8 (Spark
-        casts any bytes to a string). In a reason such bytes are escaped. Raises SettingsError if
-        the mark is not a text.
+        The filter refuses a row that is marked, has no version, or has a text that is not UTF-8
+        (Spark casts any bytes to a string). It escapes such bytes in the reason. Raises
+        SettingsError if the mark is not a text.
         """
         letters: list[DeadLetter] = []
         for check in (self._marks, _flaws, self._missing_versions):

@@ -66,7 +66,7 @@ def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
 def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[DataFrame]:
     """Yield the rows of `frame` for a sink without dead letters.
 
-    If the transform may have marked some, the executors keep all rows until the block ends.
+    If the transform may have marked rows, the executors keep all rows until the block ends.
 
     Raises PoisonRowError, with `fix`, if a row is marked, and SettingsError as
     `RowFilter.for_target` does.

@@ -193,7 +193,7 @@ def plan_acceptance(
 def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
     """Raise InUseError if a batch of `ledger` is unfinished, or its table was rolled back.
 
-    The heads alone then do not tell which rows the table has.
+    In these cases, the heads alone do not tell which rows the table has.
     """
     if ledger.unfinished_batch is not None:
         raise InUseError(

@@ -80,9 +80,9 @@ def moved_at(steps: Iterable[LedgerStep]) -> dict[TopicPartition, str]:
 def _has_moved(step: LedgerStep, tp: TopicPartition) -> bool:
     """Return True if the batch of `step` moved the head of `tp`.
 
-    If the heads before the batch are unknown, the batch number in the head decides, but only if all
-    heads have the same query id, that is, the same checkpoint: then the newest batch has the
-    highest number.
+    If the heads before the batch are unknown, the batch numbers of the heads decide: the newest
+    batch has the highest number. Numbers can be compared only within one checkpoint, so the
+    function returns False unless all heads have the same query id.
     """
     if step.before is not None:
         return step.before.get(tp) != step.heads[tp]

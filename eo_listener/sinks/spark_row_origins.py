@@ -20,11 +20,11 @@ def row_origins(
 ) -> Iterator[tuple[str, int, int]]:
     """Yield topic, partition and offset of each row, sorted; rows that lack one of them come last.
 
-    Spark sorts the rows, in temporary files if they are many, and sends each series of consecutive
-    offsets as one row. So the result does not grow with the table, but with its gaps. `columns` are
-    the names of the three columns, `table` is for display. A partition or offset that is not a
-    number counts as missing. Raises SettingsError if the table lacks one of the columns, and
-    JvmError.
+    Spark sorts the rows, in temporary files if there are many, and sends each series of consecutive
+    offsets as one row. So the size of the result depends on the gaps, not on the number of rows.
+    `columns` are the names of the three columns, `table` is for display. A partition or offset that
+    is not a number counts as missing. Raises SettingsError if the table lacks one of the columns,
+    and JvmError.
     """
     require_origin_columns(table, frame.columns, columns)
     with asking("count the rows of a table"):

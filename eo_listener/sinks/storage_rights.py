@@ -11,9 +11,10 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 def storage_at(place: str) -> Storage:
-    """Return the storage at the URI `place`; its `writable` is None if it is not on this machine.
+    """Return the storage at the URI `place`.
 
-    If a local folder does not exist, the rights of its nearest existing parent count.
+    Its `writable` is None if the storage is not on this machine. If a local folder does not exist,
+    the rights of its nearest existing parent count.
     """
     parts = urlsplit(place)
     if parts.scheme not in ("", "file"):

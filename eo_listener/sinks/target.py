@@ -125,7 +125,10 @@ class Target(WriteRules):
 
 
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
-    """Refuse to create a table with a dot in its name: the part before it is probably a schema."""
+    """Refuse to create a table with a dot in its name.
+
+    The part before the dot is probably a schema.
+    """
     before, dot, after = name.rpartition(".")
     if not dot:
         return

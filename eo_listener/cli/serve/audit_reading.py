@@ -93,7 +93,7 @@ def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
 
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:
-    """Return the `count` newest batches, each summed over its parts, the batch's partitions.
+    """Return the `count` newest batches, each summed over its partitions.
 
     The batches are ordered by time, because a new checkpoint counts its batches from 0.
     """

@@ -76,7 +76,7 @@ class LagHistory:
         return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
 
     def _interrupt(self, at: float, name: str) -> None:
-        """Add one point without numbers, for all readings in a row without the group `name`."""
+        """Add one point without numbers for all consecutive readings without the group `name`."""
         self._held.pop(name, None)
         ring = self._rings[name]
         if ring and ring[-1] != Point(ring[-1].at, None, None):

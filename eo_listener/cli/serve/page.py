@@ -28,7 +28,7 @@ _TEXT: Final = 2_000
 
 
 def overview(view: View, page: int = 1) -> bytes:
-    """Render the overview: problems with commands, all groups, the audit, and the last errors."""
+    """Render the overview: problems and their fixes, all groups, the audit, and the last errors."""
     groups = view.groups
     ordered = () if isinstance(groups, Unknown) else by_gravity(groups.value)
     raised = list(alarms(view, ordered))

@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Reading(Generic[_T]):
-    """The `value` of a reading that began at the time `at`, so that no part of it is older."""
+    """The `value` of a reading that began at the time `at`; no part of the value is older."""
 
     def __init__(self, value: _T, at: Moment) -> None:
         self.value = value

@@ -79,7 +79,7 @@ class ClusterState:
         self._out_of_turn = 0
 
     def group(self, name: str) -> GroupState:
-        """Return the state of a group, which is created if it is new; mark the group as changed."""
+        """Return the state of a group; create it for a new group, and mark the group as changed."""
         state = self._groups.get(name)
         if state is None:
             state = GroupState(self._cluster, name, self._retry, self._policy, self._random)
@@ -96,12 +96,14 @@ class ClusterState:
         return time
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None. Give its answer to the state of its group.
+        """Return the request to send now, or None.
+
+        The caller must pass the answer to the state of the request's group.
 
         The group with the fewest failures goes first, so that groups without answers delay the
         others least. Among groups with equally many failures, the group that has waited longest
-        goes first. After `OUT_OF_TURN` requests, the group that has waited longest goes first in
-        any case, so that no group waits forever.
+        goes first. If `OUT_OF_TURN` requests in a row have passed over the group that has waited
+        longest, that group goes first, so that no group waits forever.
         """
         if self._last_next is not None and now - self._last_next > STANDSTILL:
             self.invalidate_snapshots()
@@ -126,7 +128,7 @@ class ClusterState:
             self._due_times.mark_changed(name)
 
     def invalidate_snapshots(self) -> None:
-        """Forget the snapshots of all groups, because this process, or its machine, stood still."""
+        """Forget the snapshots of all groups, because this process or its machine was suspended."""
         for group, state in self._groups.items():
             state.invalidate_snapshots()
             self._due_times.mark_changed(group)
@@ -161,7 +163,7 @@ class ClusterState:
         return all(state.complete() for state in self._groups.values())
 
     def stuck(self, now: float) -> bool:
-        """Return True if Kafka rejected all pending offsets, so that a short wait will not help."""
+        """Return True if Kafka rejected all pending offsets: a short wait will not help."""
         return all(state.stuck(now) for state in self._active.values() if not state.idle())
 
     def log_starts(self, group: str, by: float) -> Mapping[TopicPartition, int]:

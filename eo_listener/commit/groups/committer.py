@@ -29,11 +29,11 @@ logger = logging.getLogger("eo_listener")
 class Committer:
     """Commits positions to the groups of any number of clusters, with a thread for each cluster.
 
-    Every method except `flush` and `close` returns immediately. If a partition is offered several
-    times, the committer commits the greatest offset, whatever the order. Only `close` drops
-    offsets. If no live run feeds a cluster for `unused_timeout` seconds, the committer ends the
-    cluster's thread and clients, once all offsets are confirmed. Each set of credentials counts as
-    a separate cluster.
+    Every method except `flush` and `close` returns immediately. If several offsets are offered for
+    a partition, in any order, the committer commits the greatest. Only `close` drops offsets. The
+    committer ends a cluster's thread and clients if no live run has fed the cluster for
+    `unused_timeout` seconds, and all offsets are confirmed. Each set of credentials counts as a
+    separate cluster.
     """
 
     def __init__(
@@ -85,13 +85,16 @@ class Committer:
                 self.offer(commit, recommit=True)
 
     def end_run(self, run_id: str) -> None:
-        """Record that a run has ended. Call this after its last offsets were offered."""
+        """Record that a run has ended. Call this after the run's last offsets were offered."""
         for worker in self._all():
             with worker.groups() as groups:
                 groups.end_run(short_id(run_id))
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
-        """Return the log starts of a group's partitions, as known at `by` (monotonic clock)."""
+        """Return the log starts of a group's partitions, as they were known at the time `by`.
+
+        `by` is on the monotonic clock.
+        """
         with self._lock:
             worker = self._workers.get(commit.cluster)
         if worker is None:
@@ -189,7 +192,7 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add to an event the rival clusters, or the command that grants a missing right."""
+        """Add rival clusters to the event, or add the command that grants a missing right."""
         if isinstance(event, CommitterFenced):
             with self._lock:
                 feeding = {key for key, groups in self._groups.items() if event.group in groups}
@@ -206,7 +209,10 @@ class Committer:
 
 
 def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
-    """Return `event`, with the hint that this driver may have fenced itself by other settings.
+    """Return `event`, with the hint that this driver may have fenced itself.
+
+    The driver fences itself if it commits to the same group of the same cluster with two different
+    settings.
 
     Only the brokers know if two settings name the same cluster, because the servers may have
     several names.

@@ -30,7 +30,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The planned offset of one partition; `position` is None if the group has no offset there."""
+    """The planned offset of one partition; `position` is None if the group has no offset for it."""
 
     partition: TopicPartition
     position: Position | None
@@ -53,7 +53,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """The planned repair of one group. `author` is the metadata of its commits.
+    """The planned repair of one group. `author` is the metadata of the repair's commits.
 
     `group_positions` are all positions that the group held when the repair was planned, including
     those of partitions that the repair does not change.
@@ -77,7 +77,7 @@ class GroupChange:
     ) -> GroupChange:
         """Plan the repair that gives `offsets` to `group`, which now holds `positions`.
 
-        Raises SettingsError for a seed that would take the group back, and for a rewind if the
+        Raises SettingsError for a seed that would move the group back, and for a rewind if the
         group holds no offset of any of the partitions.
         """
         partitions = tuple(
@@ -173,7 +173,7 @@ class GroupOutcome:
         return tuple(tp for tp, position in requested.items() if positions.get(tp) != position)
 
     def require_all(self) -> None:
-        """Raise KafkaError, which lists moved and missing partitions, if any is missing."""
+        """If a partition is missing, raise KafkaError, which lists moved and missing partitions."""
         missing = self.missing
         if not missing:
             return

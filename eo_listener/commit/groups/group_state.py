@@ -97,9 +97,9 @@ class GroupState:
         """Accept positions; of the offsets offered for a partition, the greatest counts.
 
         Returns an event if positions are refused. With `recommit`, confirmed offsets are committed
-        again, so that they do not expire; first a snapshot of the group is read, since the commit
-        would hide that the group was deleted. With `lossy`, a snapshot of the log is read, even if
-        there is nothing to commit. `rivals` are partitions that other live runs feed too.
+        again, so that they do not expire. First, a snapshot of the group is read, since the new
+        commit would hide that the group was deleted. With `lossy`, a snapshot of the log is read,
+        even if there is nothing to commit. `rivals` are partitions that other live runs feed too.
         """
         obstacles: dict[TopicPartition, int] = {}
         refusal = Refusal.BELOW_COMMITTED
@@ -140,7 +140,10 @@ class GroupState:
                 yield tp, self._partitions.setdefault(tp, PartitionState())
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
-        """Return the request to send now, or None. Give its answer to this object."""
+        """Return the request to send now, or None.
+
+        The caller must pass the answer to this object.
+        """
         if self.in_flight or self._fenced:
             return None
         self._plan_repeats(now)
@@ -161,8 +164,9 @@ class GroupState:
     def _first(self, now: float) -> tuple[set[TopicPartition], Positions]:
         """Return the partitions that need a snapshot, and the positions to send.
 
-        Those that have waited longest come first. The result has at most as many as fit into one
-        request: otherwise each of many requests would walk over all partitions that wait.
+        Partitions that have waited longest come first. The result has at most as many partitions as
+        fit into one request: otherwise each of many requests would walk over all waiting
+        partitions.
         """
         stale: set[TopicPartition] = set()
         ready: dict[TopicPartition, Position] = {}
@@ -185,7 +189,11 @@ class GroupState:
     def _snapshot_partitions(
         self, stale: set[TopicPartition], now: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions for a snapshot: `stale`, which wait for it, and others due soon."""
+        """Return the partitions for a snapshot.
+
+        They are `stale`, which wait for the snapshot, and other partitions whose next snapshot is
+        due.
+        """
         due_soon = (
             tp
             for tp, state in self._partitions.items()
@@ -252,7 +260,7 @@ class GroupState:
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
-        """Take in a snapshot, decide which positions may be sent, and return the events."""
+        """Process a snapshot, decide which positions may be sent, and return the events."""
         self.in_flight = False
         events = [*self._recreations(request, snapshot)]
         missing: dict[str, dict[TopicPartition, str]] = {}  # by error
@@ -438,7 +446,7 @@ class GroupState:
     def waiting(self) -> Offsets:
         """Return the offsets that wait for Kafka.
 
-        These may be sent, and Kafka has neither confirmed nor finally rejected them.
+        These offsets may be sent, and Kafka has neither confirmed nor finally rejected them.
         """
         states = {tp: self._partitions[tp] for tp in self._due}
         waiting = {tp: s.pending for tp, s in states.items() if s.pending and not s.is_refused}
@@ -454,7 +462,7 @@ class GroupState:
         return self.idle() and not (held_back or self._recreated or self._fenced)
 
     def stuck(self, now: float) -> bool:
-        """Return True if Kafka rejected all pending offsets, so that a short wait will not help."""
+        """Return True if Kafka rejected all pending offsets: a short wait will not help."""
         pending = [state for tp in self._due if (state := self._partitions[tp]).pending is not None]
         refused = (state.is_refused for state in pending)
         return not self.in_flight and all(refused) and all(s.not_before > now for s in pending)
@@ -595,7 +603,7 @@ class GroupEvents:
         obstacles: Mapping[TopicPartition, int],
         writer: CommitMetadata | None = None,
     ) -> CommitRefused:
-        """Return the event for `positions` that `refusal` keeps from being sent."""
+        """Return the event for `positions` that are not sent because of `refusal`."""
         return CommitRefused(
             cluster=self.cluster,
             group=self.group,
@@ -613,7 +621,7 @@ class GroupEvents:
         wanted: Positions,
         confirmed: Positions,
     ) -> Iterable[Event]:
-        """Yield the events for a finding of a snapshot in `partitions`.
+        """Yield the events for `finding`, which a snapshot has shown for `partitions`.
 
         `wanted` has the positions to commit, `confirmed` the positions that Kafka confirmed before.
         """

@@ -36,7 +36,7 @@ class RetryState:
     """The failures in a row of one partition, and the time from which the partition may be retried.
 
     `unknown` is set if one of the failed commits may have been stored, or may be stored later.
-    `since` is the time from which all failures have had the same `persistent` meaning.
+    `since` is the time at which `persistent` last changed.
     """
 
     failures: int = 0
@@ -139,7 +139,7 @@ class PartitionState:
         return min(times, default=None)
 
     def sendable(self, now: float) -> Position | None:
-        """Return the position to send now, provided that the snapshot is fresh, or None."""
+        """Return the position to send now, or None. The caller must have a fresh snapshot."""
         if self.not_before > now:
             return None
         repeated = self.repeat is not None and self.repeat <= now
@@ -150,8 +150,8 @@ class PartitionState:
     ) -> int | None:
         """Accept a position, and return None; or refuse it, and return the higher offset.
 
-        The higher offset is the reason for the refusal. With `rivals`, another live run may have
-        committed that offset; then a query may rewind only its own offset.
+        The higher offset is the reason for the refusal. If `rivals` is True, other live runs feed
+        this partition too, so a query may rewind only an offset of its own.
         """
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_run = None  # the query runs again, or its run has not ended after all
@@ -195,7 +195,8 @@ class PartitionState:
         """Record that a run has ended, and no longer feeds the group.
 
         A waiting position is still sent, but any offer of another query replaces it. A position
-        below the group is dropped, and nothing is sent over a later commit of another program.
+        below the group's offset is dropped. If another program has committed later, nothing is sent
+        over that commit.
         """
         if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
             self.ended_run = run_id
@@ -386,9 +387,9 @@ class PartitionState:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Forget the refused position and its obstacle.
+        """Forget the refused position and the offset that is the reason for the refusal.
 
-        For the next run, a new snapshot shows the obstacle.
+        A new snapshot shows the next run that offset.
         """
         self.refused = self.obstacle = self.snapshot_at = None
 
@@ -416,11 +417,11 @@ def _differ(position: Position, newer: Position) -> bool:
 
 
 def _is_of_later_batches(metadata: CommitMetadata, own: Position | None) -> bool:
-    """Return True if a sink's mark of another run is beyond the batches that may be in doubt.
+    """Return True if `metadata` is of another run, and of a batch that cannot be in doubt.
 
-    The batch after the position `own` may be in doubt: the sink has it, and this run repeats it. A
-    restored position may have a batch number that is too low by one. If the mark is further on,
-    this run has an older copy of the checkpoint.
+    `metadata` is the mark of a sink. The batch after the position `own` may be in doubt: the sink
+    has it, and this run repeats it. A restored position may have a batch number that is too low by
+    one. If the mark is of a later batch, this run has an older copy of the checkpoint.
     """
     mine = _parse(own)
     if mine is None or metadata.run_id == mine.run_id:

@@ -32,11 +32,11 @@ logger = logging.getLogger("eo_listener")
 
 
 class Worker:
-    """Commits to the groups of one cluster; offers never block on Kafka.
+    """Commits to the groups of one cluster; an offer never waits for Kafka.
 
     The worker's thread calls `open_store` at its first request, because building a client may take
     time and must not delay the caller. If no run feeds the cluster, the thread calls `may_end`. If
-    this returns True, the thread closes the store and ends.
+    `may_end` returns True, the thread closes the group store and ends.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ def _filled(template: str, progress: Progress, topic: str) -> str:
 
 
 def require_group(group: object, where: str, *, only_ascii: bool = False) -> None:
-    """Raise SettingsError if `group` is no valid name; `where` is the setting that has it."""
+    """Raise SettingsError if `group` is not a valid name; `where` is the setting that has it."""
     if not isinstance(group, str) or not group.strip():
         raise SettingsError(
             f"{where} must be the name of a consumer group, got {group!r}",

@@ -133,9 +133,9 @@ class QueryRun:
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
         """Compare a run's first event with the position that the run restored from its checkpoint.
 
-        Returns violations by source. The batch id of a position may be too low: if the position has
-        the event's end offsets, it is not the position before this event, and the method judges
-        nothing.
+        Returns violations by source. The batch id of a position may be too low, so the offsets
+        decide: if the position has the event's end offsets, it is not the position before this
+        event, and the method judges nothing.
         """
         restored = self.restored
         if restored is None or restored.batch_id != first.batch_id - 1:
@@ -153,8 +153,8 @@ class QueryRun:
         """Return True if the progress event of this position's batch has not arrived yet.
 
         The method returns True only once for a batch, since Spark may have dropped the event. The
-        position's batch id may be too low; if it is not above that of the newest event, the offsets
-        decide.
+        position's batch id may be too low. So if it is not above the newest event's batch id, the
+        offsets decide.
         """
         newest = self.newest
         if newest is None or self.follows_checkpoint:
@@ -178,7 +178,7 @@ class QueryRun:
 
         Such an event is judged, but its offsets are not offered.
 
-        The position's batch id may be too low; if the event's batch id is above it, the offsets
+        The position's batch id may be too low. So if the event's batch id is above it, the offsets
         decide. A batch that begins at the position is never late, wherever it ends.
         """
         passed = self.passed
@@ -211,7 +211,7 @@ class QueryRun:
 
     @property
     def last_batch(self) -> int:
-        """The batch id of the newest event or of the offered position, the higher one, or -1."""
+        """The higher of the batch ids of the newest event and the offered position, or -1."""
         event, position = self.newest, self.passed
         return max(event.batch_id if event else -1, position.batch_id if position else -1)
 
@@ -223,7 +223,7 @@ class QueryRun:
     def plan_check(self, now: float) -> None:
         """Plan the next check.
 
-        Call this before a check, so that a failed one is not repeated at once.
+        Call this method before a check, so that a failed check is not repeated at once.
         """
         self.due = now + _SILENCE
         self._end_silence(now)

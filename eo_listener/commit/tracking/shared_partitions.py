@@ -46,7 +46,7 @@ class SharedPartitions:
         return held_up, self._once(key, commit, shared)
 
     def feeds(self, run_id: str, commit: GroupOffsets) -> bool:
-        """Return True if the run has fed this group before."""
+        """Return True if the run has already offered offsets to the group of `commit`."""
         return run_id in self._groups.get((commit.cluster, commit.group), {})
 
     @property

@@ -74,8 +74,8 @@ class RunOrder:
     def becomes_newest(self, progress: Progress) -> bool:
         """Return True if this event makes its run the newest run of the query.
 
-        The event must have a higher batch than the newest run. If the newest run has had no event,
-        any run that the tracker does not know replaces it.
+        The event must have a higher batch id than the newest run. If the newest run has had no
+        event, any run that the tracker does not know replaces it.
         """
         run_id = progress.run_id
         newest = self.newest(progress.query_id)
@@ -164,7 +164,7 @@ class QueryTracker:
         return None if run is None else run.next_check
 
     def serve(self, buffered: BufferedEvents, moment: Moment, *, check_all: bool = False) -> None:
-        """Handle buffered events, then check the queries that are due, or all with `check_all`."""
+        """Handle buffered events, then check the due queries, or all queries if `check_all`."""
         for started in buffered.started:
             if started.run_id not in self._runs and not self._order.has_ended(started.run_id):
                 self._set_newest(started.query_id, started.run_id, moment.now)

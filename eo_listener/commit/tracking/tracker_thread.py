@@ -57,7 +57,7 @@ class TrackerThread:
         """Take an event, and return at once.
 
         A listener may stay registered after `close`, and Spark then calls it for every batch. This
-        method drops these batches, and logs the first one.
+        method ignores the events of these batches, and logs the first one.
 
         If the event reports the end of a run, the run's commits that wait for a retry are retried
         at once.

@@ -73,7 +73,7 @@ def choose(
     lacks partitions of the origin, counts as recreated; a position that is known to belong to the
     new topic is used nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless
     `recreated` accepts the topic (it never accepts a topic that no longer exists); raises GapError,
-    RegressionError and SettingsError if a policy is to fail.
+    RegressionError and SettingsError if a position needs a policy and that policy is "fail".
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
     starts: dict[TopicPartition, int] = {}
@@ -130,9 +130,9 @@ def choose_for_group(
     """Return the offsets to commit to a group, as `choose` finds them.
 
     A group can only hold real offsets, so "earliest" and "latest" mean the current start and end of
-    the log. A partition without an offset in the origin stays as it is if the group has an offset
-    for it (`covered`); otherwise `missing` decides, and None leaves the partition out. Raises the
-    errors of `choose`.
+    the log. If the origin has no offset for a partition, but the group has one (`covered`), the
+    group keeps its offset. If neither has an offset, `missing` decides; if `missing` is None, the
+    result leaves out the partition. Raises the errors of `choose`.
     """
     wanted = [
         tp

@@ -138,9 +138,10 @@ class SourceCluster:
         return Origin(label=f"group {group!r}", offsets=offsets)
 
     def times_origin(self, label: str, timestamps: Mapping[TopicPartition, int]) -> Origin:
-        """Return each partition's first offset since a time, or the log's end if there is none.
+        """Return each partition's first offset since a time.
 
-        Times are in milliseconds since 1970.
+        If a partition has no record since then, return the end of its log. Times are in
+        milliseconds since 1970.
         """
         deadline = time.monotonic() + _TIMEOUT
         ends = self._logs.ends(timestamps.keys(), deadline)

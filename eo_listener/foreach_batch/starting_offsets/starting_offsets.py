@@ -50,9 +50,9 @@ def starting_offsets(
     batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
-    `assign`); `bootstrap_servers` and `topics` replace two of them. Without topics in any of these,
-    the function uses the origin's topics. The result contains all partitions of the topics, as
-    Spark requires.
+    `assign`); `bootstrap_servers` and `topics` replace the servers and the topics in these options.
+    Without topics in any of these, the function uses the origin's topics. The result contains all
+    partitions of the topics, as Spark requires.
 
     `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
     the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
@@ -180,7 +180,10 @@ def _refuse_existing(location: str | None) -> None:
 
 
 def _where(location: str) -> str:
-    """Return `location` as Spark resolves it: without a scheme in Hadoop's default file system."""
+    """Return `location` as Spark resolves it.
+
+    A location without a scheme is in Hadoop's default file system.
+    """
     if has_scheme(location):
         return location
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect

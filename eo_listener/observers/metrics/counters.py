@@ -161,8 +161,8 @@ class Sinks:
 class Run:
     """One run of a query.
 
-    Events replace the values that a scrape reads, and never change them, so that a shallow copy is
-    a snapshot.
+    An event replaces the values that a scrape reads and never changes them in place, so a shallow
+    copy is a snapshot.
     """
 
     query: str
@@ -452,7 +452,7 @@ class EventCounters:
         return query
 
     def _run(self, run_id: str, query: str) -> Run:
-        """Return the run. Creates an unknown run; beyond the limit, that run is not kept."""
+        """Return the run; create an unknown run, but do not keep it if it is beyond the limit."""
         run = self._now.runs.get(run_id)
         if run is None:
             run = Run(query)

@@ -2,9 +2,9 @@
 
 - A commit has the rows, Delta's `txnAppId` and `txnVersion`, and in `userMetadata` all heads of the
   query. `txnAppId` names the query, and `txnVersion` numbers its batches in this table, so a
-  batch's number is always the previous number plus one. Delta compares it with the number that the
-  table has for the query, under its own optimistic concurrency control: this comparison is the
-  compare-and-set.
+  batch's number is always the previous number plus one. Delta compares this number with the number
+  that the table has for the query, under its own optimistic concurrency control: this comparison is
+  the compare-and-set.
 - Delta silently skips a commit whose number is not greater than the table's. So each try has its
   own id, and the sink counts the batch as written only if it finds the commit with this id in the
   log.
@@ -18,9 +18,9 @@
   refuses the ledger, and names the command that removes the batch.
 - The table's log retention (`delta.logRetentionDuration`) can delete the heads while `txnVersion`
   stays. The sink refuses such a ledger, and does not guess.
-- The sink writes a batch to the location of the table by which it judged the batch, never to the
-  table's name, which may later mean another table. With the next batch, the table's id shows such a
-  change.
+- The sink writes a batch to the location of the table whose ledger it has read for the batch. It
+  never writes to the table's name, which may later mean another table. At the next batch, the
+  table's id shows such a change.
 - A MERGE takes `txnAppId`, `txnVersion` and `userMetadata` from settings of its session, so it runs
   in a clone of the query's session that exists only in the JVM. If Delta compacts files in this
   clone after the MERGE, that commit repeats `userMetadata`; it has no `txnVersion`, so it does not

@@ -67,7 +67,7 @@ class TableLog:
         return commit
 
     def advance(self) -> bool:
-        """Read on to the newest commit; return False if the table or its schema has changed."""
+        """Read up to the newest commit; return False if the table or its schema has changed."""
         if self._stamp is None or self._files.stamp(self.newest) != self._stamp:
             return False
         while (commit := self.commit(self.newest + 1)) is not None:
@@ -190,8 +190,8 @@ class Connection:
     def ledger_in(self, log: TableLog | None, query: str) -> QueryLedger:
         """Return the state of `query` in the newest version of a table.
 
-        Raises SinkError if the state cannot be determined. The first call after another table has
-        taken the place of the last one raises SettingsError.
+        Raises SinkError if the state cannot be determined. If another table has replaced the table
+        that was read last, the first call after that raises SettingsError.
         """
         before, self._table = self._table, None if log is None else log.table
         if before is not None and (self._table is None or self._table.id != before.id):

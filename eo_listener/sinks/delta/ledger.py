@@ -1,9 +1,9 @@
 """Finds the valid ledger heads at a version of a Delta table. Reads only through its arguments.
 
-- The newest commit of a query has the number of its last batch, and all its heads.
+- The newest commit of a query has the number of the query's last batch, and all heads of the query.
 - A RESTORE to version t rolls the heads back to those of version t, but not the number, since Delta
   keeps `txnVersion`.
-- Replacing the table (CREATE OR REPLACE, CLONE) keeps numbers, but no heads.
+- Replacing the table (CREATE OR REPLACE, CLONE) keeps the numbers, but no heads.
 - A rename is one commit, with the number of the old name. It gives all heads to the new name.
 - Delta compares only numbers. So Delta can write a batch although a RESTORE, or a new table, has
   come between the sink's judgement of the batch and its commit. The batch's `base` shows that, and
@@ -92,7 +92,7 @@ class TableLedger:
 
         `by_version` has the states of versions from earlier calls, and gets the states of this
         call. Without `by_version`, in a series of n RESTOREs, each to the previous one, the method
-        would read the first 2**n times.
+        would read the first RESTORE 2**n times.
         """
         if version in by_version:
             return by_version[version]

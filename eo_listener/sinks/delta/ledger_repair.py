@@ -55,7 +55,7 @@ class DeltaLedgerRepair:
         self._connection = Connection(self._target, self.reader.label)
 
     def key_of(self, table: str) -> str:
-        """Return the table's own key. Raises SettingsError if `table` is not this table."""
+        """Return the table's key. Raises SettingsError if `table` names a different table."""
         refuse_table_of_its_own(self.reader.label, self._place, table)
         return self._place
 
@@ -64,7 +64,7 @@ class DeltaLedgerRepair:
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table itself, so another table cannot get it."""
+        """Check nothing: the ledger is in the table, so a rename cannot give it to another one."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit."""

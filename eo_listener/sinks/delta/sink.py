@@ -94,7 +94,7 @@ class DeltaSink:
         return self._connection.ledger_in(log, query).heads
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads in this table, of any query name, whose last move was by `query_id`."""
+        """Return this table's heads, under any query name, whose last move was by `query_id`."""
         log = self._connection.log(self._connection.session())
         states = {} if log is None else log.states()
         ledgers = {}

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def widened(name: str, rows: Columns, table: Columns) -> Column:
-    """Return the column `name`, in the table's type if that type holds each of its values.
+    """Return the column `name`, cast to the table's type if that type is wider.
 
-    Delta refuses any other difference.
+    A wider type holds every value of the column's own type. Delta refuses any other difference
+    between the types.
     """
     column, kind = F.col(quoted(name)), table.get(name)
     if kind is not None and is_wider(kind, rows[name]):

@@ -343,7 +343,8 @@ def flaws(
     """Return the reasons why a table with this schema would refuse the `columns` of a row.
 
     A reason is a null in a key, in the version, or in a required column, or a number that the
-    table's column cannot hold. In a row that deletes the table's row, only key and version count.
+    table's column cannot hold. If a row deletes the table's row, the function checks only its keys
+    and version.
     """
     version = [] if target.version_column is None else [target.version_column]
     reasons = [

@@ -72,8 +72,8 @@ def is_temporary(error: ThrownError) -> bool:
 def refused_alone(error: ThrownError, label: str) -> SinkError:
     """Return the error for a refused commit, if no other commit was the cause.
 
-    The catalog would refuse a retry too, so the error is final. Only if the refusal comes from a
-    difference between clocks, the error is retriable.
+    The catalog would refuse a retry too, so the error is final. It is retriable only if a
+    difference between clocks caused the refusal.
     """
     if is_of_clock(error):
         return _of_clock(error, label)

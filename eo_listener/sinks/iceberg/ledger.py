@@ -5,13 +5,13 @@ query's valid ledger is in the newest ancestor of main's head, or the head itsel
 of the query.
 
 The batch's branch keeps the snapshot with the ledger when other snapshots expire. But an expired
-snapshot between it and main's head breaks the chain. Then one of three things has happened to the
-branch's head: the sink published it; the sink published it and a rollback removed it; the sink
-never published it. Older metadata of the table still has the parents of expired snapshots, and
-proves which of these happened. If the older metadata was deleted too, sequence numbers help: they
-grow along a chain, so a branch head that is newer than the oldest snapshot known to be in main
-cannot be an ancestor of that snapshot. If the branch head is older, its files in main prove that it
-was published; if main has none of its files, nobody can tell.
+snapshot between the ledger's snapshot and main's head breaks the chain. Then one of three things
+has happened to the branch's head: the sink published it; the sink published it and a rollback
+removed it; the sink never published it. Older metadata of the table still has the parents of
+expired snapshots, and proves which of these happened. If the older metadata was deleted too,
+sequence numbers help: they grow along a chain, so a branch head that is newer than the oldest
+snapshot known to be in main cannot be an ancestor of that snapshot. If the branch head is older,
+its files in main prove that it was published; if main has none of its files, nobody can tell.
 
 A cherry-picked snapshot has the rows of another snapshot, but not its summary. So if main has a
 snapshot that was cherry-picked from a batch, and no later ledger of the batch's query, main has
@@ -156,7 +156,7 @@ class PublishedLedgers:
     def leads_to(self, table: Snapshots, branch: str) -> bool:
         """Return True if main can be fast-forwarded to `branch`, or if that is unknown.
 
-        That is unknown if snapshots between main and the branch's head have expired.
+        It is unknown if snapshots between main and the branch's head have expired.
         """
         main = None if table.main is None else self.read(table, table.main)
         at: int | None = table.branches[branch]

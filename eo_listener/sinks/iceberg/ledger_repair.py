@@ -46,7 +46,7 @@ class IcebergLedgerRepair:
         self._branches: dict[LedgerKey, frozenset[str]] = {}
 
     def key_of(self, table: str) -> str:
-        """Return the table's own key. Raises SettingsError if `table` is not this table."""
+        """Return the table's key. Raises SettingsError if `table` names a different table."""
         refuse_table_of_its_own(self.reader.label, self._name.key, TableName.parse(table).key)
         return self._name.key
 
@@ -64,7 +64,7 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table itself, so another table cannot get it."""
+        """Check nothing: the ledger is in the table, so a rename cannot give it to another one."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit of the table."""

@@ -57,7 +57,10 @@ class SnapshotRow(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The time before which snapshots may expire, and the branch that needs later ones, or None."""
+    """The time before which snapshots may expire.
+
+    `branch` is the branch that prevents a later time, or None.
+    """
 
     older_than: datetime
     branch: str | None
@@ -107,7 +110,7 @@ def maintain_iceberg(
 def expiry_limit(
     snapshots: Iterable[SnapshotRow], branches: Mapping[str, int], cutoff: datetime
 ) -> Limit:
-    """Return the time before which snapshots may expire, at most `cutoff`. No I/O.
+    """Return the time before which snapshots may expire, at most `cutoff`. Does no I/O.
 
     If the head of a sink's branch is in main, that snapshot has the ledger of a query. Snapshots of
     main after it must not expire, since they prove that the batch was not rolled back. Raises

@@ -74,7 +74,10 @@ class Upsert:
             return count
 
     def concerns(self, base: int, main: int) -> bool:
-        """Return True if a row appended to main has a key of the batch, or if it cannot be read."""
+        """Return True if a row appended to main has a key of the batch.
+
+        Also return True if the appended rows cannot be read.
+        """
         try:
             return self._concerns(base, main)
         except ThrownError:  # the snapshots may be gone; any other fault will show again

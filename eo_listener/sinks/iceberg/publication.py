@@ -318,10 +318,10 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """Return the summary of the branch's first, empty snapshot; None if the branch needs none.
+        """Return the summary of the branch's first, empty snapshot, or None for no such snapshot.
 
         Without this snapshot, the sink could not detect that the branch was dropped and that
-        Iceberg created it again from main.
+        Iceberg created it again from main. A branch that gets one append does not need it.
         """
         return None if self.rows.appends else {BATCH_OF: self.entry.query}
 

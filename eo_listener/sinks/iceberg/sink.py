@@ -254,7 +254,7 @@ class IcebergSink:
         )
 
     def _checked(self, spark: Any, entry: Entry) -> IcebergTable | None:
-        """Return the table, or None if there is none. Raises the errors of `find` and `check_wap`.
+        """Return the table, or None if it is missing. Raises the errors of `find` and `check_wap`.
 
         Also raises SinkError if this is not the table from which the ledger was read.
         """
@@ -286,7 +286,10 @@ class IcebergSink:
         self.close()
 
     def _find(self) -> IcebergTable | None:
-        """Load the table in the last batch's session, or another. Raises the errors of `find`."""
+        """Load the table in the session of the last batch, or in another session.
+
+        Raises the errors of `find`.
+        """
         return find(session(self._name.parts[0], self._session), self._name)
 
     def _make(self, frame: DataFrame) -> IcebergTable:

@@ -82,7 +82,7 @@ class Snapshots(Protocol):
 
 
 class Owner(NamedTuple):
-    """The query whose ledger is in a snapshot, or None if it has no ledger, and the parent."""
+    """The query whose ledger is in a snapshot (None if there is no ledger), and the parent's id."""
 
     query: str | None
     parent: int | None

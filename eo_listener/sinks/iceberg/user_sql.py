@@ -81,7 +81,7 @@ class _Turn(NamedTuple):
 
 
 class Turns:
-    """Lets one thread at a time use a session, since the frames of several queries may share one.
+    """Lets one thread at a time use a session, which the frames of several queries may share.
 
     A thread waits at most `longest` seconds for one batch of another thread to release the session.
     """
@@ -152,7 +152,7 @@ class UserSql:
     def staged(
         cls, name: TableName, table: IcebergTable, frame: DataFrame, *, target: Target, entry: Entry
     ) -> Iterator[UserSql]:
-        """Compute the rows of `frame` once, for a view: statements may read it several times.
+        """Compute the rows of `frame` once, as a view: the statements may read the view repeatedly.
 
         Only one batch at a time runs in a session, since all batches use the same view name. Raises
         the errors of `Turns.take`.

@@ -25,7 +25,9 @@ class RowWriter(Protocol):
     def appends(self) -> bool: ...
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
-        """Write the rows; return their number, or None if the snapshot has it. Raises ThrownError.
+        """Write the rows; return their number, or None if the snapshot's summary has the number.
+
+        Raises ThrownError.
 
         A writer that appends gives its snapshot this `summary`.
         """

@@ -66,8 +66,9 @@ class Targets:
     def refuse_changed(self, now: Targets, *, label: str) -> None:
         """Raise RetriableSinkError if a topic has changed since the batch began.
 
-        Records are sent to a topic's name: if the topic was deleted and recreated meanwhile, the
-        earlier records are lost, and if it has more partitions, a key belongs to another partition.
+        Producers know a topic only by its name. If the topic was deleted and recreated meanwhile,
+        the earlier records are lost. If the topic has more partitions now, a key belongs to another
+        partition.
         """
         for name, before in self.topics.items():
             after = now.topics.get(name)

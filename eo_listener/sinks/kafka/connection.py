@@ -94,7 +94,7 @@ class ConnectionSettings:
     def refuse_delegation_tokens(self) -> None:
         """Raise SettingsError if Spark would log in with a delegation token.
 
-        It would do so if the options name no login and Spark has a token for the cluster. The
+        Spark would do so if the options name no login and Spark has a token for the cluster. The
         method reads Spark's settings from the JVM; one call for each sink is enough.
         """
         from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark

@@ -3,8 +3,8 @@
 Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
 499, 500 to 999, and so on. So no head moves to another record when a topic gets a partition. The
 heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
-records of a sink and query are in one partition of the ledger's topic, that of their first record;
-so most open transactions of other queries do not block a read of these records.
+records of a sink and query are in one partition of the ledger's topic, the partition of the first
+record. So most open transactions of other queries do not block a read of these records.
 
 An unreadable record stops only the query to which it may belong.
 """
@@ -50,7 +50,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 class BatchKey(NamedTuple):
     """The key of the records of a run's batches without transactions.
 
-    Each run has its own key, so that a driver that was replaced, but goes on, does not overwrite
+    Each run has its own key, so that a driver that was replaced and still runs does not overwrite
     the records of its successor.
     """
 
@@ -242,8 +242,9 @@ class RepairRecord:
     The ledger's topic has heads, but no history of batches; records of repairs are its only
     history.
 
-    If `gap` is set, the repair, as run `run_id`, moved the next offset over this gap; otherwise the
-    repair renamed the ledger, as `verdict` describes. `at` is the time, in ISO 8601.
+    If `gap` is set, the repair moved the next offset past this gap, and `run_id` stands for the
+    repair in the head; otherwise the repair renamed the ledger, as `verdict` describes. `at` is the
+    time, in ISO 8601.
     """
 
     topic: str

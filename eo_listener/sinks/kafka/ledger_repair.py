@@ -89,8 +89,8 @@ def rename_records(
     """Yield all records of a ledger under its new name, and the deletion of the old records.
 
     Rows that were written without transactions carry an id of their writer, which depends on the
-    sink's name. So under the new name these rows could not be counted, and the new records leave
-    out the number of rows after the ends of a batch.
+    sink's name. Under the new name, a sink could not find these rows, so the new records leave out
+    the number of rows after the ends of a batch.
     """
     old, new = rename.old, rename.new
     old_partition = records.partition(*old, repair.partitions)
@@ -183,7 +183,11 @@ class KafkaLedgerRepair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The warnings to show: the id to take over, and why transactions cannot be looked up."""
+        """The warnings to show before the repair.
+
+        They name the transactional id that the repair takes over, and the reason if it cannot tell
+        whether a transaction with that id is open.
+        """
         warnings = []
         if self._fenced is not None:
             warnings.append(

@@ -79,7 +79,7 @@ class StoredState(NamedTuple):
 class UnfencedClient(Protocol):
     """One try to write a batch, with its own producer. Its methods raise RetriableSinkError.
 
-    Whether or not Kafka answers, records that were sent may exist, or may still arrive.
+    Even if Kafka does not answer, records that were sent may exist, or may still arrive.
     """
 
     def read_ledger(self, query: str) -> StoredState:
@@ -243,9 +243,9 @@ def check_finished(
 ) -> Findings:
     """Return the unexpected records after the ends of a finished batch, and its lost records.
 
-    Kafka has acknowledged every row, so each has an offset after these ends. If there are no more
-    offsets than rows, nobody else has written, unless as many rows were lost. A topic that was
-    recreated since then counts as a different topic.
+    Kafka has acknowledged every row, so each row has an offset after these ends. If there are no
+    more offsets than rows, no other program has written to the target, unless exactly as many rows
+    were lost. A topic that was recreated since then counts as a different topic.
     """
     since = {name: ends for name, ends in before.since.items() if _is_same(ends, logs.get(name))}
     ranges, gone = tail_ranges(since, logs)

@@ -52,9 +52,9 @@ class ColumnLayout:
     """The columns of a line of COPY data, in order, with their formats.
 
     `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
-    With `traced`, lines end with a copy of topic, partition and offset, in columns of the sink's
-    own: these show which of two rows with the same key is newer, and from which source offset a
-    refused row comes. `located` is True if the target also has these columns, in suitable types.
+    With `traced`, lines end with a copy of topic, partition and offset, in columns that only the
+    sink uses: these show which of two rows with the same key is newer, and from which source offset
+    a refused row comes. `located` is True if the target also has these columns, in suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -74,8 +74,8 @@ class ColumnLayout:
         """Return the layout for a frame's schema (`schema.jsonValue()`) and the target's columns.
 
         `existing` is None if the target is yet to be created, or if `apply=` replaces it. With
-        `direct`, COPY writes the lines straight into the target, so they have no columns of the
-        sink's own. Raises SettingsError if the frame does not fit the target.
+        `direct`, COPY writes the lines straight into the target, so the lines have no columns that
+        only the sink uses. Raises SettingsError if the frame does not fit the target.
         """
         kinds = {field["name"]: field["type"] for field in schema["fields"]}
         names = [str(field["name"]) for field in schema["fields"]]

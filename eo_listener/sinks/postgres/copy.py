@@ -48,7 +48,7 @@ def send(link: Connection, statement: bytes, data: Iterable[memoryview]) -> None
     """Send a COPY FROM STDIN and all its lines; send nothing else before you call `answer`.
 
     `statement` may hold other statements before and after COPY, separated by semicolons: they cost
-    no further wait.
+    no additional wait.
     """
     wire = link.pgconn
     link.wait(_begin(wire, statement))
@@ -170,8 +170,8 @@ class Copier:
     """Copies chunks into one table, in the transaction that is open on `link`.
 
     The server processes a chunk while the caller makes the next one: the copier reads the result
-    only with the next chunk, or in `finish_chunk`. Until then the caller must not use `link` for
-    anything else.
+    only when it takes the next chunk, or in `finish_chunk`. Until then the caller must not use
+    `link` for anything else.
     """
 
     link: Connection

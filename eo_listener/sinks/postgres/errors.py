@@ -168,7 +168,7 @@ def unreachable(label: str, text: str) -> SinkError:
         return SinkError(
             problem,
             cause="the server, database, user or password in the dsn is wrong",
-            fix="Try psql \"the dsn\" -c 'SELECT 1'",
+            fix="Correct the dsn. To test it: psql \"DSN\" -c 'SELECT 1'",
         )
     if any(part in text for part in _FULL):
         return RetriableSinkError(
@@ -177,8 +177,8 @@ def unreachable(label: str, text: str) -> SinkError:
     return RetriableSinkError(
         problem,
         cause="the server is down, starting up or shutting down, or the dsn names the wrong server",
-        fix="Try psql \"the dsn\" -c 'SELECT 1'; after a restart the query continues from "
-        "the ledger",
+        fix="Test the connection: psql \"DSN\" -c 'SELECT 1'. After a restart the query continues "
+        "from the ledger",
     )
 
 

@@ -106,8 +106,9 @@ def prove(
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
     """Return a text that names the limit to raise, or None if `wanted` connections are free.
 
-    `free` are the numbers of connections that server, role and database still allow, None for each
-    that has no limit. The sink needs one more connection, to find out who holds a lock.
+    `free` has the number of connections that the server, the role and the database each still
+    allow, or None for each without a limit. The sink needs one more connection, to find out who
+    holds a lock.
     """
     for limit, remaining in zip(_RAISE, free or (), strict=False):
         if remaining is not None and remaining < wanted + 1:

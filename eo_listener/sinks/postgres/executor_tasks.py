@@ -167,8 +167,8 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
     With `at_most`, the function runs one job after another, each with at most that many tasks. A
     task raises temporary errors (a server that restarts, a deadlock, a lost answer to COMMIT), so
     that Spark repeats only that task. If tasks have failed, the function raises the error of one of
-    them, preferably an error that a retry does not solve; NoConnectionError if the tasks only
-    lacked a connection. It raises NotSentError if `work` cannot be sent to the executors.
+    them, preferably an error that a retry does not solve. If the tasks only lacked a connection, it
+    raises NoConnectionError. It raises NotSentError if `work` cannot be sent to the executors.
     """
     attempts = _attempts(rows)
 
@@ -252,7 +252,7 @@ def _current_attempt(attempts: int) -> TaskAttempt:
 
 
 def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
-    """Yield the rows of `results`; each list has those of at most `at_most` tasks."""
+    """Yield the rows of `results`; each list has the rows of at most `at_most` tasks."""
     tasks = 0 if at_most is None else results.rdd.getNumPartitions()
     if at_most is None or tasks <= at_most:
         yield results.collect()

@@ -96,7 +96,9 @@ class WriteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionWriter:
-    """Writes the batches of one sink and query; holds no connection, so executors can get it.
+    """Writes the batches of one sink and query; Spark can send it to executors.
+
+    It holds no connection.
 
     `alone` is True if this sink and query have no other transaction at the same time. `savepoints`
     is how many savepoints a transaction may have, or None for any number. With `keeps`, a task

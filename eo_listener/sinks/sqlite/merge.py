@@ -106,7 +106,7 @@ class Upsert:
     def unordered(self) -> str:
         """Return a query that returns one row if some staged rows may be tied.
 
-        Only then must `choose` compare values.
+        If it returns no row, `choose` need not compare values.
         """
         tied = self._newest(()).unordered()
         return f"SELECT 1 FROM (SELECT {tied} AS eo_tied FROM {STAGE}) WHERE eo_tied LIMIT 1"
@@ -180,7 +180,7 @@ class Upsert:
 
 
 class RowWrites:
-    """Base of the classes that write rows: runs a statement for each, and counts rows written.
+    """Base of the classes that write rows: runs a statement for each row, and counts rows written.
 
     A statement that SQLite refuses changes nothing, and the statements before it stay in effect:
     each is its own savepoint. So the rows go in as one stream, which continues after a refused row.
@@ -193,10 +193,12 @@ class RowWrites:
     def _write_each(
         self, statement: str, rows: Iterator[Sequence[Any]], taken: Callable[[], int]
     ) -> Iterator[RefusalReason]:
-        """Write `rows`, of which SQLite took `taken()`; yield why it refused the last of these.
+        """Write `rows`; for each row that SQLite refuses, yield the reason.
 
-        Older versions, and rows that ON CONFLICT IGNORE or a trigger's RAISE(IGNORE) dropped, do
-        not count. SQLite's count includes a trigger's own changes, which may hide dropped rows.
+        `taken()` returns the number of rows that SQLite has taken from `rows`; the refused row is
+        the last of them. Rows with an older version, and rows that ON CONFLICT IGNORE or a
+        trigger's RAISE(IGNORE) dropped, do not count as written. SQLite's count includes a
+        trigger's own changes, which may hide dropped rows.
         """
         while True:
             before, changed = taken(), self._connection.total_changes

@@ -171,7 +171,7 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return the number of the query's sources, by the folders and another batch."""
+        """Return the number of the query's sources, judging by the folders and by another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]

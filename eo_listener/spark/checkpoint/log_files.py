@@ -259,7 +259,7 @@ class BatchOffsets:
 
 
 def plan_id(text: str) -> str:
-    """Return a digest of `offsets/<batch>`; each plan of the same batch has another digest.
+    """Return a digest of `offsets/<batch>`; each plan of the same batch has a different digest.
 
     Spark writes the file once, when it plans the batch, with the time of planning in milliseconds.
     The digest uses nothing else from the file's second line. Raises Unreadable.

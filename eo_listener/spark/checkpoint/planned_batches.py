@@ -1,4 +1,4 @@
-"""Reads the running batch's plan from a checkpoint, for a query that cannot be asked.
+"""Reads the running batch's plan from a checkpoint, for a query that is not in this process.
 
 Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before batch N is
 done.
@@ -71,7 +71,7 @@ class CheckpointPlans:
     def _check_batch(self, batch_id: int) -> None:
         """Raise SettingsError if the batch is committed, or if a later batch is planned.
 
-        Otherwise the sink would take the offsets of a wrong batch for those of its DataFrame.
+        Otherwise the sink would take the offsets of another batch for the offsets of its DataFrame.
         """
         batches = self._checkpoint.batches()
         newest = batches.planned[-1] if batches.planned else batch_id
@@ -107,7 +107,7 @@ def planned_batch(checkpoint: Checkpoint, batch_id: int, run_id: str) -> Planned
 
 
 def following_batch(checkpoint: Checkpoint, last: BatchOffsets, run_id: str) -> PlannedBatch:
-    """Return the plan of the batch after `last`, with empty ranges, as Spark has not planned it.
+    """Return the plan of the batch after `last`, with empty ranges: Spark has not planned it yet.
 
     Raises StorageError, and CheckpointError if a file is missing or invalid.
     """

@@ -49,7 +49,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or else another one, or None if there is none."""
+    """Return this thread's classic session, or else any other, or None if there is no session."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
@@ -178,7 +178,8 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
     """Return the table's `txnVersion` by `txnAppId`, for ids that begin with `prefix`.
 
-    For this Delta must build its state, which takes seconds for a large table. Raises JvmError.
+    Delta must build the table's state for this, which takes seconds for a large table. Raises
+    JvmError.
     """
     with working_in(session), asking("read the application ids of a Delta table"):
         versions = _snapshot(session, location, fresh=False).transactions()
@@ -210,13 +211,16 @@ class DeltaLogFiles:
             log.store().listFrom(self._path(version), _hadoop(self._session))
 
     def stamp(self, version: int) -> str | None:
-        """Return a value that changes when a commit's file is replaced, or None without a file."""
+        """Return a value that changes when a commit's file is replaced.
+
+        Returns None if the file does not exist.
+        """
         with asking("find a commit of a Delta table"):
             status = self._status(version)
             return None if status is None else f"{status.getModificationTime()} {status.getLen()}"
 
     def lines(self, version: int) -> Iterator[str] | None:
-        """Return the actions of a commit, each as a JSON text, or None if there is no commit.
+        """Return the actions of a commit, each as a JSON text, or None if there is no such commit.
 
         The iterator reads only the part of the file that the caller needs.
         """

@@ -104,14 +104,14 @@ class LiveQueries:
 
 
 def _is_orphaned(query: RunningQuery) -> bool:
-    """Return True if pyspark now uses another JVM than the query's, which is gone then."""
+    """Return True if pyspark now uses another JVM: the query's own JVM has ended then."""
     session = SparkSession._instantiatedSession  # noqa: SLF001  # as pyspark itself asks
     now = None if session is None else _client_of(session._jvm)  # noqa: SLF001  # as before
     return now is not None and now is not _client_of(query.jvm)
 
 
 def _client_of(jvm: Any) -> Any:
-    """Return the py4j client by which `jvm` is reached."""
+    """Return the py4j client that makes the calls to `jvm`."""
     return getattr(jvm, "_gateway_client", None)
 
 

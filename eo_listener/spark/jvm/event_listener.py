@@ -95,8 +95,8 @@ def wrap(
     """Return the Java listener that passes its events to `receiver`.
 
     The listener calls `hold` with each query that begins, before it calls `receiver`: otherwise a
-    query that ends at once could not be asked. The call of `hold` runs on the query's own thread,
-    so `hold` must do no I/O.
+    query that ends at once would be gone before anybody could read its options or position. The
+    call of `hold` runs on the query's own thread, so `hold` must do no I/O.
 
     The result is the value for `_jlistener` of a StreamingQueryListener. Without `session`, the
     function uses the first session of the process. Raises JvmError if there is no session in this

@@ -74,7 +74,7 @@ def runtime_jar(spark: Any) -> str | None:
 
 
 def release(spark: Any) -> tuple[str, bool]:
-    """Return Iceberg's release, and if it can fast-forward a branch. Raises JvmError."""
+    """Return Iceberg's release, and whether it can fast-forward a branch. Raises JvmError."""
     with asking("read the release of Iceberg"):
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()
@@ -351,8 +351,8 @@ class IcebergTable:
     def _commit(self, transaction: Any) -> None:
         """Commit the transaction, once: Iceberg refuses it if the table has changed since.
 
-        `commitTransaction` would retry: if its first commit succeeded and the answer was lost, it
-        takes that commit for another writer's, and deletes files of the committed snapshots.
+        `commitTransaction` would retry. If its first commit succeeded and the answer was lost, it
+        takes that commit for another writer's commit, and deletes files of the committed snapshots.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())

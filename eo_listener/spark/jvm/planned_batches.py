@@ -131,7 +131,7 @@ class LivePlans:
         """Read the plan of a batch from Spark, and the state of Kafka's logs.
 
         Raises JvmError if the query cannot be found or does not answer, SettingsError for a source
-        that cannot be read twice, and the errors of `read_logs`, KafkaError and SettingsError.
+        that cannot be read twice, and the errors of `read_logs` (KafkaError and SettingsError).
         """
         with asking(_WHAT):
             run = self._run_of(frame)

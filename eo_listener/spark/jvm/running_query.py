@@ -70,7 +70,7 @@ class RunningQuery:
 def find(session: SparkSession, query_id: str, run_id: str) -> RunningQuery | None:
     """Return the running query with both ids, in any session, or None if there is none.
 
-    Raises JvmError if Spark cannot be asked.
+    Raises JvmError if Spark does not answer.
     """
     state = shared_state(session)
     jvm: Any = session._jvm  # noqa: SLF001 - pyspark offers no public way to its JVM
@@ -106,15 +106,15 @@ def elements(sequence: Any) -> Iterator[Any]:
 def streams(execution: Any) -> list[Any]:
     """Return the streams of the plan's leaves; a stream that is used twice is in the list twice.
 
-    The list is empty before the streams are planned. It may be read at any time, unlike
-    `logicalPlan`, which is lazy: the query's own thread must compute that plan, and then sets the
-    streams.
+    The list is empty before the streams are planned. The list may be read at any time.
+    `logicalPlan` may not, since it is lazy: the query's own thread must compute that plan, and then
+    sets the streams.
     """
     return list(elements(call(execution, "sources")))
 
 
 def distinct_streams(execution: Any) -> list[Any]:
-    """Return the streams in the order of a progress event; none before they are planned."""
+    """Return the streams in the order of a progress event, or [] before Spark has planned them."""
     sources = call(execution, "sources")
     return [] if sources is None else list(elements(sources.distinct()))
 
@@ -182,8 +182,8 @@ def source_options(query: RunningQuery) -> tuple[SourceOptions, ...]:
     one by one. Both ways take the same steps; the Java class SourceInspector gives the reasons for
     them.
 
-    Call the function after the first progress event: before, the sources are not planned. Raises
-    JvmError.
+    Call the function after the first progress event: before that event, Spark has not planned the
+    sources. Raises JvmError.
     """
     inspector = query.shim("SourceInspector")
     return options_by_reflection(query) if inspector is None else options_by_shim(query, inspector)

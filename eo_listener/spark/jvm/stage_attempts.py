@@ -101,7 +101,7 @@ class RunStages:
     def have_repeated(self, session: SparkSession, batch: tuple[str, int], tag: str) -> bool:
         """Return True if a map stage of `batch` has run more than once, like `has_repeated`.
 
-        `batch` is the run's id and the batch's number. The batch's jobs are those of the run since
+        `batch` is the run's id and the batch's number. The batch's jobs are the run's jobs since
         the last `skip_jobs`, and the jobs with `tag`. All calls for one batch count together.
         """
         if batch != self._batch:
@@ -115,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Leave out the jobs until now, which a sink has run over rows computed before."""
+        """Do not count the jobs so far: a sink ran them over rows that were already computed."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
@@ -132,13 +132,16 @@ def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
 
 
 def _run_empty_job(session: SparkSession) -> None:
-    """Run a job without tasks, which the store records like any other."""
+    """Run a job without tasks, which Spark's status store records like any other job."""
     with asking("run a job"):
         session.sparkContext._jsc.emptyRDD().count()  # noqa: SLF001  # pyspark's own runs Python
 
 
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
-    """Return the jobs with `tag`, after the store has recorded their ends, and so their stages."""
+    """Return the jobs with `tag`, after Spark's status store has recorded their ends.
+
+    When it has recorded the end of a job, it has also recorded the job's stages.
+    """
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()
     deadline = time.monotonic() + _TIMEOUT
@@ -160,8 +163,9 @@ def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
 def _has_repeated(store: Any, jobs: set[int], written: dict[str, int]) -> bool:
     """Return True if a map stage of `jobs` ran twice; add the map stages that ran to `written`.
 
-    Spark removes skipped stages from the store first. So missing stages were skipped if the store
-    still has a skipped stage, or if the jobs have skipped at least as many stages as are missing.
+    Spark removes skipped stages from its status store first. So missing stages were skipped if the
+    status store still has a skipped stage, or if the jobs have skipped at least as many stages as
+    are missing.
     """
     skipped, missing = 0, set[int]()
     has_skipped = False

@@ -44,9 +44,9 @@ def task_ranges(frame: Any) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
     """Return the range of each task of `frame` (a DataFrame), in the order of the tasks' ids.
 
     Partitions without new records have no task. Raises SettingsError, which names the likely cause,
-    if a task does not read the whole range of one Kafka partition, and JvmError if Spark cannot be
-    asked. The function runs no jobs except the broadcasts of `frame`, and takes about a millisecond
-    per task.
+    if a task does not read the whole range of one Kafka partition, and JvmError if Spark does not
+    answer. The function runs no jobs except the broadcasts of `frame`, and takes about a
+    millisecond per task.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -106,9 +106,9 @@ def _range(partition: Any) -> tuple[TopicPartition, OffsetRange]:
 
 
 def _input(partition: Any) -> Any:
-    """Return the input of an RDD's partition. In Spark before 4.2, that has a Seq of inputs.
+    """Return the input of an RDD's partition. Before Spark 4.2, a partition has a Seq of inputs.
 
-    With the connector's older source (V1), the partition itself has the range.
+    With the connector's older source (V1), the partition itself, not its input, has the range.
     """
     single = call(partition, "inputPartition")
     if single is not None:

@@ -59,7 +59,8 @@ def configure(
     - `iceberg=True` adds the Iceberg runtime that fits this Spark and its Scala, with its
       extension. It adds no catalog: configure your own.
 
-    Existing parts, and settings that the user made in any of Spark's ways, stay. A second call
+    The function keeps jars and packages that are already configured, and the user's settings,
+    whether these come from the builder, PYSPARK_SUBMIT_ARGS or spark-defaults.conf. A second call
     changes nothing.
 
     Jars, including the builder's own, go into the environment variable PYSPARK_SUBMIT_ARGS.

@@ -40,7 +40,7 @@ def spark_homes() -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The location and versions of Spark; `scala` is such as `2.13`, `version` such as `4.0.0`."""
+    """The location and versions of Spark, such as `4.0.0` (`version`) and `2.13` (`scala`)."""
 
     home: Path
     scala: str

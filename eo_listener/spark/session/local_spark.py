@@ -53,7 +53,7 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 
 
 class LocalSpark:
-    """Starts one session at its first use, for tables of Delta Lake, of Iceberg, or both.
+    """Starts one Spark session, at the first use, for tables of Delta Lake, of Iceberg, or both.
 
     It adds missing jars and settings as `configure` does, and starts no query. `settings` override
     the settings of this class, which override spark-defaults.conf. The object calls `announce`
@@ -160,8 +160,8 @@ def _own_ctrl_c() -> Iterator[None]:
     """Keep this program's handler of Ctrl-C in the block, not pyspark's.
 
     Raises KeyboardInterrupt for any error after a Ctrl-C. pyspark's own handler calls Spark, which
-    fails if Spark is answering a call or is closed. The start of the JVM may download for minutes;
-    if it is interrupted by a Ctrl-C or fails, this function kills the JVM.
+    fails if Spark is answering a call or is closed. The start of the JVM may download jars for
+    minutes. If the start fails, or a Ctrl-C interrupts it, this function kills the JVM.
     """
     handler = signal.getsignal(signal.SIGINT)
     with _signals() as arrived:

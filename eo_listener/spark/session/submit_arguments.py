@@ -73,7 +73,7 @@ class SubmitArguments:
         return shlex.join([*words, *self.rest])
 
     def value(self, option: str) -> str | None:
-        """Return the value of an option; if there are several, the last, as in Spark."""
+        """Return the value of an option; if it occurs several times, the last, as in Spark."""
         return dict(self.options).get(option)
 
     def setting(self, key: str) -> str | None:
@@ -87,7 +87,8 @@ class SubmitArguments:
     def with_setting(self, key: str, value: str) -> SubmitArguments:
         """Return the arguments with `key` set to `value`, and without earlier values of `key`.
 
-        If the setting has its own option, the result uses that, since it overrides any `--conf`.
+        If the setting has its own option, the result uses that option, since it overrides any
+        `--conf`.
         """
         own = OPTIONS.get(key)
         remaining = [
