@@ -90,8 +90,8 @@ def judge_batch(
     `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
-    `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
-    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
+    `topic_was_recreated` returns True, the caller must first read `applied`, and then query Kafka
+    for the plan. `new_checkpoint` is the consent that NewCheckpointError shows.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -133,8 +133,8 @@ def judge_batch(
 def topic_was_recreated(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Return True if a topic that the plan reads has a different id in the ledger.
 
-    Ids have no order, so this does not show which id is newer: the plan's id is, if Kafka was
-    queried for it after the ledger was read.
+    Ids have no order, so the function cannot tell which id is newer. The plan's id is newer if
+    Kafka was queried for it after the ledger was read.
     """
     return any(
         _ids(plan, tp, applied.get(tp)) is not None
@@ -328,7 +328,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end or was not read; if not, add an error."""
+        """Return True if the log reaches the range's end or was not read; else add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -566,5 +566,5 @@ def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -
 
 
 def _consent(plan: PlannedBatch, head: Head) -> str:
-    """Return the consent to let the plan's checkpoint follow the batch that moved `head`."""
+    """Return the text by which a user lets the plan's checkpoint follow the batch of `head`."""
     return f"{plan.query_id} after {head.topic_id}"

@@ -228,8 +228,8 @@ def begin(
 def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
     """Return the record of a batch whose rows all exist.
 
-    After the batch's stored ends, the logs have `size` offsets, of which `rows` are the batch's. If
-    `rows` is None, their number is unknown.
+    After the batch's stored ends, the logs have `size` offsets, of which `rows` belong to rows of
+    the batch. If `rows` is None, their number is unknown.
     """
     remaining = {
         tp: _rest(offsets, record.moves.get(tp)) for tp, offsets in record.remaining.items()
