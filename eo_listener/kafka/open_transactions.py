@@ -56,7 +56,7 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """A verdict on how an open transaction will end. The gravest verdict is the last."""
+    """A verdict on how an open transaction will end. The last verdict is the gravest."""
 
     OPEN = "open"
     """The coordinator has the transaction, and will end it at its time-out at the latest."""
