@@ -11,9 +11,9 @@
   sources (`GroupRouting`), and offers their offsets to the committer. `QueryTracker` has no clock
   and no thread, so that the model can drive it; `TrackerThread` has both.
 - The tracker routes each event once. The result keeps the sources apart (`RoutedOffsets`), because
-  the guard may then withhold a source (`RunGuard`). Offsets of several sources are combined only
-  when they are offered, so that a withheld source does not hold up another source of the same
-  partition.
+  the guard may then withhold a source (`RunGuard`). The tracker combines the offsets of several
+  sources only when it offers them, so that a withheld source does not hold up another source of the
+  same partition.
 - The tracker also asks the query itself for its durable position (`QueryReader`): until the query
   has restored its checkpoint (the catch-up), at the query's end, and a minute after its last event,
   since Spark drops events when its bus is full. If the query sends no events, or its events may be
