@@ -175,8 +175,11 @@ class RecordProducer(KafkaProducer):
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
                 # A record that brokers refuse ends the transaction; librdkafka then accepts no
-                # more records.
-                self._producer.poll(_MOMENT)
+                # more records. What it reports now is the reason, also if it raises it.
+                try:
+                    self._producer.poll(_MOMENT)
+                except (KafkaException, SystemError) as reason:
+                    answer = answer_of(_kafka_exception(reason))
                 self._require_none_failed()
                 raise self._failure("sending records", answer) from error
             else:

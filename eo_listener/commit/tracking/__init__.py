@@ -31,10 +31,10 @@
   the start of a run, or an event whose batch is above the batches of the newest run, makes another
   run the newest.
 - If several runs share a partition of a group, the lowest of their offsets counts
-  (`SharedPartitions`). The same holds within one event: a stream that is used twice is either one
-  source for Spark (a union with itself), or two sources on the same partitions (a join of two
-  aliases).
-- The tracker reads options when the first batch has ended, never at the start of the query, when
-  its sources do not exist yet. `QueryReader` holds a reference to the query from its start, so that
-  it can still ask a query that ends at once.
+  (`SharedPartitions`). The same holds within one event: if a query uses a stream twice, Spark sees
+  either one source (a union of the stream with itself), or two sources on the same partitions (a
+  join of two aliases).
+- The tracker reads the options when the first batch has ended, never at the start of the query,
+  because its sources do not exist yet then. `QueryReader` holds a reference to the query from its
+  start, so that it can still ask a query that ends at once.
 """

@@ -6,8 +6,8 @@
   that the table has for the query, under its own optimistic concurrency control: this comparison is
   the compare-and-set.
 - Delta silently skips a commit whose number is not greater than the table's. So each try has its
-  own id, and the sink counts the batch as written only if it finds the commit with this id in the
-  log.
+  own id, and the sink counts the batch as written only if it finds a commit with this id in the
+  table's log.
 - The sink reads the ledger from the files of `_delta_log`, from the newest backwards: for a batch
   it reads the commits since the previous batch, most often only the previous batch's own. It does
   not read Delta's `snapshot.transactions`, which Delta would build again after each commit, except
