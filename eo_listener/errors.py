@@ -30,8 +30,8 @@ EoListenerError
     └── KafkaError                 Kafka did not answer, or refused
 
 docs/reference/runbook.md has a section for each class, made from the docstring of the class: the
-meaning, `Cause:`, `Fix:` and, for each `Type:`, a command. A class without commands has those of
-its base class.
+meaning, `Cause:`, `Fix:` and, for each `Type:`, a command. For a class without commands, the
+section shows the commands of its base class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`eo-listener follow`: commits for queries that cannot be changed, from their checkpoints."""
+"""`eo-listener follow`: commits offsets of queries that you cannot change, from checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the origins of offsets for `eo-listener group seed` and `rewind`, and has their options."""
+"""Reads the origin of offsets for `eo-listener group seed` and `rewind`; defines its options."""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ class ClusterReader:
         *,
         stable: bool = False,
     ) -> Mapping[TopicPartition, Position]:
-        """Return a group's offsets with their metadata; an unknown group has none.
+        """Return a group's offsets with their metadata; an unknown group has no offsets.
 
-        Without `partitions`, the method reads all partitions of the cluster. Offsets that a
-        transaction commits count once the transaction has ended, which is shortly after the
-        producer gets its answer. With `stable`, the method waits for the end of such transactions
-        (KIP-447).
+        Without `partitions`, the method reads all partitions of the cluster. The result has offsets
+        that a transaction commits only after the transaction has ended. That is shortly after the
+        producer gets the broker's answer. With `stable`, the method waits for the end of such
+        transactions (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)

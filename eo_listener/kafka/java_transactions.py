@@ -1,7 +1,8 @@
 """Sends transaction requests that librdkafka lacks, through Spark's own kafka-clients.
 
 Some requests serve the transactions that tasks join; the others find any producer's open
-transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats.
+transactions. The shim's classes TransactionCalls, BatchWrites and TaskReport define the formats of
+requests and answers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class DescribedTransaction:
     """The coordinator's answer about a transactional id; `state` is Kafka's name of the id's state.
 
     `timeout` is in seconds. `started` is the time when the id's newest transaction began, in
-    milliseconds since 1970, or None if there was no transaction. That transaction may have ended.
+    milliseconds since 1970, or None if there was no transaction. The newest transaction may have
+    ended.
     """
 
     state: str

@@ -2,7 +2,7 @@
 
 This module uses the AdminClient, whose group requests can end the whole process while a broker
 restarts (see `eo_listener.kafka`). So a command that reads repeatedly sends the requests from a
-separate process, and treats the end of that process as any other error. With a Consumer for each
+separate process, and treats the end of that process like any other error. With a Consumer for each
 group, as the stores have, reading a thousand groups would take a minute.
 """
 

@@ -1,9 +1,9 @@
 """Finds open transactions and their owners, and ends transactions that never end on their own.
 
-- Leaders report the producers of a partition, and coordinators their transactional ids (KIP-664).
-  The reader asks the leaders before and after it asks the coordinators, and judges only
-  transactions that were open both times. A partition that cannot be read does not prevent reading
-  the others.
+- Leaders report the producers of a partition, and coordinators report the producers' transactional
+  ids (KIP-664). The reader asks the leaders before and after it asks the coordinators, and judges
+  only transactions that were open both times. A partition that cannot be read does not prevent
+  reading the others.
 - The repair ends a transaction by taking over its id (InitProducerId, which `initTransactions`
   sends): this fences the producer, and the coordinator aborts the open transaction. Whatever Kafka
   answers, only the later reports of the leaders and the coordinator count: a missing answer is
@@ -56,7 +56,7 @@ _HELD: Final = (
 
 
 class TransactionVerdict(Enum):
-    """A verdict on how an open transaction will end. The gravest verdict is the last."""
+    """A verdict on how an open transaction will end. The last verdict is the gravest."""
 
     OPEN = "open"
     """The coordinator has the transaction, and will end it at its time-out at the latest."""

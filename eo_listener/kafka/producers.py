@@ -175,8 +175,11 @@ class RecordProducer(KafkaProducer):
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
                 # A record that brokers refuse ends the transaction; librdkafka then accepts no
-                # more records.
-                self._producer.poll(_MOMENT)
+                # more records. What it reports now is the reason, also if it raises it.
+                try:
+                    self._producer.poll(_MOMENT)
+                except (KafkaException, SystemError) as reason:
+                    answer = answer_of(_kafka_exception(reason))
                 self._require_none_failed()
                 raise self._failure("sending records", answer) from error
             else:
@@ -248,7 +251,7 @@ class RecordProducer(KafkaProducer):
 
 
 class IdempotentProducer(RecordProducer):
-    """A producer without transactions. The records that it sends stay, and it fences no producer.
+    """A producer without transactions. Sent records cannot be aborted, and it fences no producer.
 
     If a record cannot be delivered, no later record is delivered either.
     """
@@ -344,9 +347,9 @@ class BatchProducer(RecordProducer):
     """Sends records and offsets in one transaction. Only one thread may use it.
 
     Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
-    raises KafkaError. The broker leaves the transaction open for `transaction_timeout` seconds.
-    `joined` is True if other producers will send in the same transaction; these need this
-    producer's `identity`.
+    raises KafkaError. After `transaction_timeout` seconds, the broker aborts a transaction that is
+    still open. `joined` is True if other producers will send in the same transaction; those
+    producers need this producer's `identity`.
     """
 
     def __init__(

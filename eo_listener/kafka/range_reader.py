@@ -254,8 +254,8 @@ class TargetLogs:
     It reads with read_uncommitted: the sink's records belong to no transaction, and open
     transactions of other producers would hide them.
 
-    `timeout` limits each request, in seconds, and while records are read, each wait for the next
-    record of the remaining partitions. All requests raise KafkaError.
+    `timeout` limits each request, in seconds. While records are read, it limits each wait for the
+    next record of a partition that is not yet read to its end. All requests raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float) -> None:

@@ -33,9 +33,9 @@ logger = logging.getLogger("eo_listener")
 class CommitService:
     """The tracker and the committer of one driver, configured by its settings.
 
-    `queries` reads running queries. `observers` get every event, after the log. `shim_client`, if
-    there is one, does in the JVM the work that needs Java. Every method without a deadline returns
-    immediately. Raises SettingsError.
+    `queries` reads running queries. `observers` get every event, after the log. If there is a
+    `shim_client`, work that needs Java runs in the JVM through it. Every method without a deadline
+    returns immediately. Raises SettingsError.
     """
 
     def __init__(

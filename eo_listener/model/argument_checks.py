@@ -1,4 +1,4 @@
-"""Checks arguments and options, so that the same mistake gets the same text everywhere."""
+"""Checks arguments and options, so that the same mistake causes the same error text everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named places at which a test can interrupt the program; without a test nothing happens there.
+"""Named places at which a test can interrupt the program; outside tests nothing happens there.
 
 The environment variable EO_LISTENER_FAULT_POINTS names a module with a function
 `fault_point(name)`, which eo_listener then calls at each place. This package has no such module.

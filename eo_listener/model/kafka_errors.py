@@ -1,4 +1,4 @@
-"""The meaning of Kafka's error names for a commit: cause, fix, and if it may be stored anyway.
+"""The meaning of Kafka's errors for a commit: cause, fix, and if Kafka may have stored it anyway.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own errors, for requests that never left this machine or were never answered.

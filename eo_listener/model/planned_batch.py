@@ -1,4 +1,4 @@
-"""Spark's plan for one batch: its offsets, as known before anything of the batch is written."""
+"""Spark's plan for one batch: its offsets, as known before any row of the batch is written."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class StartCheck:
 
     `gather` seconds after the first event that names a cluster, it calls `properties_of`, checks
     the groups of that cluster, and logs the findings. It raises nothing and waits for nothing: its
-    own thread, which ends when no group is left to check, starts one child at a time.
+    own thread starts one child process at a time, and ends when no group is left to check.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ _END: Final = 3.0
 class ShimProcess:
     """A `ShimClient` whose first call starts a Java process.
 
-    `close` ends that process, as does the end of its parent.
+    The process ends when `close` is called, or when its parent process ends.
 
     `jars` are the jars of the shim and of Kafka's client.
     """
@@ -167,9 +167,9 @@ _IVY: Final = ("~/.ivy2.5.2", "~/.ivy2")
 def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
     """Return the jars of kafka-clients and its dependencies, the newest version of each.
 
-    With `named`, the function searches only that folder and, for dependencies, Spark's own jars;
-    otherwise the folders of Spark and Kafka. Raises SettingsError if `named` has no kafka-clients,
-    and UnavailableError if a jar is not found.
+    If `named` is given, the function searches only that folder and, for dependencies, Spark's own
+    jars. Otherwise it searches the folders of Spark and Kafka. Raises SettingsError if `named` has
+    no kafka-clients, and UnavailableError if a jar is not found.
     """
     if named is not None and _newest(named, "kafka-clients") is None:
         raise SettingsError(

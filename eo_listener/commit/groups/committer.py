@@ -192,7 +192,7 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add to an event the rival clusters, or the command that grants a missing right."""
+        """Add rival clusters to the event, or add the command that grants a missing right."""
         if isinstance(event, CommitterFenced):
             with self._lock:
                 feeding = {key for key, groups in self._groups.items() if event.group in groups}

@@ -191,8 +191,8 @@ class GroupState:
     ) -> tuple[TopicPartition, ...]:
         """Return the partitions for a snapshot.
 
-        They are `stale`, which wait for the snapshot, and partitions that do not wait, but whose
-        last snapshot is too old.
+        They are `stale`, which wait for the snapshot, and other partitions whose next snapshot is
+        due.
         """
         due_soon = (
             tp

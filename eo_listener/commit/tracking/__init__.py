@@ -1,22 +1,24 @@
 """Tracks the durable offsets of each run of a query, and the groups that get them.
 
-- `EventBuffer` stands between Spark's thread and the tracker's. It keeps the newest event of each
-  run, which holds all offsets. `SequenceGuard` judges every event before a newer one may replace
-  it: otherwise a gap between two events would go unnoticed if the buffer keeps only the second.
-  `RunGuard` judges losses later; for that the buffer also keeps the first events before the newest.
-- If a listener was added twice, Spark's bus calls it twice for each event. The buffer leaves out an
-  event with the batch and the offsets of the previous event, and an event of a lower batch.
+- `EventBuffer` stands between Spark's thread and the tracker's thread. It keeps the newest event of
+  each run, which holds all offsets of the run. `SequenceGuard` judges every event before a newer
+  one may replace it: otherwise a gap between two events would go unnoticed if the buffer keeps only
+  the second. `RunGuard` judges losses later, and for that the buffer also keeps the oldest waiting
+  events of each run.
+- If a listener was added twice, Spark's bus calls it twice for each event. The buffer ignores an
+  event that has the same batch and offsets as the previous event, and an event of a lower batch.
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
   sources (`GroupRouting`), and offers their offsets to the committer. `QueryTracker` has no clock
   and no thread, so that the model can drive it; `TrackerThread` has both.
-- An event is routed once. The result keeps the sources apart (`RoutedOffsets`), because the guard
-  may then withhold a source (`RunGuard`). Offsets of several sources are combined only when they
-  are offered, so that a withheld source does not hold up another source of the same partition.
+- The tracker routes each event once. The result keeps the sources apart (`RoutedOffsets`), because
+  the guard may then withhold a source (`RunGuard`). The tracker combines the offsets of several
+  sources only when it offers them, so that a withheld source does not hold up another source of the
+  same partition.
 - The tracker also asks the query itself for its durable position (`QueryReader`): until the query
   has restored its checkpoint (the catch-up), at the query's end, and a minute after its last event,
-  since Spark drops events when its bus is full. It asks every few seconds if the query sends no
-  events, or if its events may be ahead of the checkpoint. It also asks each time all offsets must
-  be committed again.
+  since Spark drops events when its bus is full. If the query sends no events, or its events may be
+  ahead of the checkpoint, the tracker asks every few seconds. It also asks each time all offsets
+  must be committed again.
 - A position that is ahead of the newest event waits for the event of its batch, so that the guard
   sees the event first. The batch id of a position may be too low, so the tracker compares offsets.
 - Whenever the tracker asks for a run's position, it also asks if the run has ended, because
@@ -29,10 +31,10 @@
   the start of a run, or an event whose batch is above the batches of the newest run, makes another
   run the newest.
 - If several runs share a partition of a group, the lowest of their offsets counts
-  (`SharedPartitions`). The same holds within one event: a stream that is used twice is either one
-  source for Spark (a union with itself), or two sources on the same partitions (a join of two
-  aliases).
-- The tracker reads options when the first batch has ended, never at the start of the query, when
-  its sources do not exist yet. `QueryReader` holds a reference to the query from its start, so that
-  it can still ask a query that ends at once.
+  (`SharedPartitions`). The same holds within one event: if a query uses a stream twice, Spark sees
+  either one source (a union of the stream with itself), or two sources on the same partitions (a
+  join of two aliases).
+- The tracker reads the options when the first batch has ended, never at the start of the query,
+  because its sources do not exist yet then. `QueryReader` holds a reference to the query from its
+  start, so that it can still ask a query that ends at once.
 """

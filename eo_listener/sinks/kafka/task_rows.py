@@ -1,21 +1,22 @@
 """Writes the rows of a batch without transactions: one task sends all rows of a partition.
 
-Possible faults of a task, and the measures:
+Possible faults of a task, and the measures against them:
 
-- It dies, and the rows that it has sent stay. They are the first rows of each of its partitions,
-  because a task has only one request in flight, and sends nothing after a record that failed. The
-  batch is written again, and existing rows are left out by their identity.
-- Spark makes another attempt of the task, or of its stage. That attempt sends nothing, and reports
+- The task dies, and the rows that it has sent stay. They are the first rows of each of its
+  partitions, because a task has only one request in flight, and sends nothing after a record that
+  failed. The sink writes the batch again, and leaves out existing rows, which it finds by their
+  identity.
+- Spark starts another attempt of the task, or of its stage. That attempt sends nothing, and reports
   its attempt number. Then nobody knows how far the first attempt came, so the try ends. The sink
   refuses speculation.
-- It outlives its try: Spark kills tasks, but does not wait for their end. So a failed try ends only
-  when Spark reports that no task is running.
-- It goes on although Spark has lost its executor, or one of its requests arrives late: nobody can
-  prevent this. The next batch detects and reports rows that were written twice.
+- The task outlives its try: Spark kills tasks, but does not wait for their end. So a failed try
+  ends only when Spark reports that no task is running.
+- The task goes on although Spark has lost its executor, or one of its requests arrives late: nobody
+  can prevent this. The next batch detects and reports rows that were written twice.
 
 Two rows with one identity may go to different partitions. So a separate shuffle detects such rows
-before Spark brings the rows to their tasks. A row that exists is left out, in whichever partition
-it is.
+before Spark brings the rows to their tasks. The sink leaves out an existing row, whichever
+partition the row is in.
 """
 
 from __future__ import annotations

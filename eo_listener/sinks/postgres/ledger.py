@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain
@@ -12,6 +13,7 @@ from psycopg import errors
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.fault_points import fault_point
+from eo_listener.model.ledger import FORMAT
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     HISTORY,
@@ -19,34 +21,64 @@ from eo_listener.sinks.ledger_sql import (
     LedgerSql,
     Statement,
     moved_heads,
+    now_text,
     quoted,
     read_ledger_row,
     rows_changed,
+    verdict,
 )
-from eo_listener.sinks.postgres.catalog import identifier, making, run, run_many
+from eo_listener.sinks.postgres.catalog import identifier, making, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.ledger import Entry, Head, LedgerKey, Move
     from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Connection, Cursor, Row
 
 
+_OURS: Final = "l.sink = %s AND l.query = %s"
+_SAME: Final = (
+    "l.next_offset = m.was_next AND l.batch_id = m.was_batch AND l.query_id = m.was_query "
+    "AND l.run_id = m.was_run"
+)
+"""The condition of the compare-and-set. It is exact: each batch of each run leaves a new head."""
+
+_PLACE: Final = 'l.topic = m.topic AND l."partition" = m.part'
 _HOLD: Final = """
 WITH m (topic, part, was_next, was_batch, was_query, was_run) AS (
     SELECT * FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::bigint[], %s::text[], %s::text[])
 ), held AS MATERIALIZED (
     SELECT l.* FROM {heads} l
-    WHERE l.sink = %s AND l.query = %s AND (l.topic, l."partition") IN (SELECT topic, part FROM m)
+    WHERE {ours} AND (l.topic, l."partition") IN (SELECT topic, part FROM m)
     ORDER BY l.topic, l."partition" FOR UPDATE
 )
-SELECT count(*), count(*) FILTER (WHERE l.next_offset = m.was_next AND l.batch_id = m.was_batch
-                                  AND l.query_id = m.was_query AND l.run_id = m.was_run)
-FROM held l JOIN m ON l.topic = m.topic AND l."partition" = m.part
+SELECT count(*), count(*) FILTER (WHERE {same}) FROM held l JOIN m ON {place}
 """
-"""The condition is exact: each batch of each run leaves a new head."""
-
+_INSERT: Final = """
+INSERT INTO {heads} (format, sink, query, topic, "partition", topic_id, start_offset, next_offset,
+                     batch_id, query_id, run_id, moved_at)
+SELECT %s, %s, %s, m.*, %s, %s, %s, %s::{moment}
+FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[]) AS m (topic, part)
+ORDER BY m.topic, m.part
+ON CONFLICT DO NOTHING
+"""
+_MOVE: Final = """
+UPDATE {heads} l SET topic_id = m.topic_id, start_offset = m.start, next_offset = m.next,
+                     batch_id = %s, query_id = %s, run_id = %s, moved_at = %s::{moment}
+FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[],
+            %s::bigint[], %s::bigint[], %s::text[], %s::text[])
+     AS m (topic, part, topic_id, start, next, was_next, was_batch, was_query, was_run)
+WHERE {ours} AND {place} AND {same}
+"""
+_HISTORY: Final = """
+INSERT INTO {history} (format, sink, query, batch_id, query_id, run_id, "rows", applied_at, topic,
+                       "partition", topic_id, start_offset, next_offset, source, verdict,
+                       gap_start, gap_until)
+SELECT %s, %s, %s, %s, %s, %s, %s, %s::{moment}, m.*
+FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::int[], %s::text[],
+            %s::bigint[], %s::bigint[]) AS m
+"""
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -66,10 +98,19 @@ AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 
 """
 
 
+def _place(tp: TopicPartition, move: Move) -> tuple[Any, ...]:
+    return (*tp, move.topic_id, *move.range)
+
+
 def _was(head: Head | None) -> tuple[Any, ...]:
     if head is None:
         return None, None, None, None
     return head.range.until, head.batch_id, head.query_id, head.run_id
+
+
+def _columns(count: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """Return `rows` as columns; if there are no rows, return `count` empty columns."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
 def sink_key(schema: str | None, table: str) -> str:
@@ -181,10 +222,8 @@ class Ledger:
         locks no heads of other partitions: there may be any number of them, from topics that the
         query no longer reads.
         """
-        expected = [(*tp, *_was(move.expected)) for tp, move in entry.moves.items()]
-        arrays = [[row[column] for row in expected] for column in range(6)]
-        text = _HOLD.format(heads=self._sql().table(HEADS))
-        return run(link, Statement(text, (*arrays, self.key, entry.query)))
+        arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
+        return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
 
     def check_held(self, link: Connection, entry: Entry, answer: Cursor) -> None:
         """Raise ForeignWriterError if the heads that `hold` locked differ from those in `entry`."""
@@ -197,15 +236,16 @@ class Ledger:
 
         Raises ForeignWriterError unless exactly one row changed for each partition.
         """
-        now, ledger = datetime.now(timezone.utc), self._sql()
-        changes = ledger.insert(self.key, entry, now), ledger.move(self.key, entry, now)
-        due = ledger.prune(self.key, entry) if self.prunes else None
+        now = datetime.now(timezone.utc)
+        due = self._sql().prune(self.key, entry) if self.prunes else None
         with link.pipeline():
-            changed = [run_many(link, change) for change in changes if change.rows]
-            run_many(link, ledger.history(self.key, entry, rows=rows, now=now))
+            inserted = run(link, self._insert(entry, now))
+            changed = run(link, self._change(entry, now))
+            run(link, self._write_down(entry, rows, now))
             if due is not None:
                 run(link, due)
-        if sum(cursor.rowcount for cursor in changed) != len(entry.moves):
+        new = sum(move.expected is None for move in entry.moves.values())
+        if (inserted.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
         fault_point("sink.ledger-moved")
 
@@ -215,6 +255,44 @@ class Ledger:
             return every
         return Statement(
             f'{every.text} AND topic = %s AND "partition" = %s', (*every.values, *only)
+        )
+
+    def _insert(self, entry: Entry, now: datetime) -> Statement:
+        """Return the INSERT of heads that `entry` expects to be missing, in the order of locks."""
+        missing = (_place(tp, move) for tp, move in entry.moves.items() if move.expected is None)
+        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
+        key = (FORMAT, self.key, entry.query)
+        return self._statement(_INSERT, *key, *writer, *_columns(5, missing))
+
+    def _change(self, entry: Entry, now: datetime) -> Statement:
+        """Return the UPDATE of the existing heads of `entry`, each only if it is as expected."""
+        existing = (
+            (*_place(tp, move), *_was(move.expected))
+            for tp, move in entry.moves.items()
+            if move.expected is not None
+        )
+        writer = (entry.batch_id, entry.query_id, entry.run_id, now_text(now))
+        return self._statement(_MOVE, *writer, *_columns(9, existing), self.key, entry.query)
+
+    def _write_down(self, entry: Entry, rows: int, now: datetime) -> Statement:
+        """Return the INSERT into the history of each move that has a `verdict`."""
+        ranges = (
+            (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
+            for tp, move in entry.moves.items()
+            if (word := verdict(move)) is not None
+        )
+        writer = (entry.batch_id, entry.query_id, entry.run_id, rows, now_text(now))
+        key = (FORMAT, self.key, entry.query)
+        return self._statement(_HISTORY, *key, *writer, *_columns(9, ranges))
+
+    def _statement(self, text: str, *values: Any) -> Statement:
+        """Return one statement for all partitions, with an array for each column.
+
+        A statement for each partition would cost a round trip each.
+        """
+        names = {"heads": self._sql().table(HEADS), "history": self._sql().table(HISTORY)}
+        return Statement(
+            text.format(**names, moment=MOMENT, ours=_OURS, same=_SAME, place=_PLACE), values
         )
 
     def _sql(self) -> LedgerSql:

@@ -1,4 +1,4 @@
-"""Reads the running batch's plan from a checkpoint, for a query that cannot be asked.
+"""Reads the running batch's plan from a checkpoint, for a query that is not in this process.
 
 Spark writes `offsets/N` before it begins batch N, and never deletes `offsets/N-1` before batch N is
 done.

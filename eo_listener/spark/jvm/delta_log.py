@@ -49,7 +49,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or else another, or None if there is no session."""
+    """Return this thread's classic session, or else any other, or None if there is no session."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 

@@ -33,10 +33,10 @@ class MetadataLog:
     """Searches the files of the metadata log by time, and reads no more files than needed.
 
     When a snapshot was committed, its parent existed, and so did the snapshot from which it was
-    cherry-picked. So the first file since that commit has these snapshots, or, if the commit itself
-    has expired them, the file before it. Snapshots never change, so an older file's record of a
-    snapshot is valid. The current metadata file names about a hundred older files, and the oldest
-    of these names about a hundred more.
+    cherry-picked. So the first file since that commit has these snapshots. If the commit itself
+    expired them, the file before that file has them. Snapshots never change, so an older file's
+    record of a snapshot is valid. The current metadata file names about a hundred older files, and
+    the oldest of these names about a hundred more.
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
@@ -92,7 +92,7 @@ class MetadataLog:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
-        """Return the index of the first file since `committed`, and the latest time for a search.
+        """Return the index of the first file since `committed`, and the last time to search.
 
         A file has the time of its last snapshot. If a transaction made several snapshots, the other
         snapshots have different times, and then the clocks of other writers matter too.

@@ -74,7 +74,7 @@ def runtime_jar(spark: Any) -> str | None:
 
 
 def release(spark: Any) -> tuple[str, bool]:
-    """Return Iceberg's release, and True if it can fast-forward a branch. Raises JvmError."""
+    """Return Iceberg's release, and whether it can fast-forward a branch. Raises JvmError."""
     with asking("read the release of Iceberg"):
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001  # as above
         methods = loader.loadClass("org.apache.iceberg.ManageSnapshots").getMethods()

@@ -53,7 +53,7 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 
 
 class LocalSpark:
-    """Starts one session at its first use, for tables of Delta Lake, of Iceberg, or both.
+    """Starts one Spark session, at the first use, for tables of Delta Lake, of Iceberg, or both.
 
     It adds missing jars and settings as `configure` does, and starts no query. `settings` override
     the settings of this class, which override spark-defaults.conf. The object calls `announce`
