@@ -72,7 +72,7 @@ class Advice:
     def catch_up(self, ledger: LedgerPositions, restart: str) -> str:
         """Return the advice for a ledger that is behind the checkpoint.
 
-        `restart` starts at the ledger's position.
+        `restart` is the advice to start the query at the ledger's position.
         """
         if ledger.replaced:
             return self.begin_from(ledger)
@@ -87,7 +87,7 @@ class Advice:
     def begin_or_restore(self, ledger: LedgerPositions, restart: str) -> str:
         """Return the advice for a ledger that lacks partitions that the query has read.
 
-        `restart` starts at the ledger's position.
+        `restart` is the advice to start the query at the ledger's position.
         """
         begins = 'exactly_once(..., on_first="accept") begins and records it'
         if not ledger.targets:
@@ -112,11 +112,11 @@ class Advice:
         )
 
     def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
-        """Return the advice to start a query whose log was cut back to below its ledger's position.
+        """Return the advice to start a query whose log was cut back below its ledger's position.
 
-        Kafka gives the offsets after the cut to new records. The ledger records them as applied,
-        and never moves back, so the query gets a new ledger. `cut_back` is True if the topic is
-        known to be cut back, and not recreated.
+        Kafka gives the offsets after the cut to new records. The ledger records these offsets as
+        applied, and never moves back, so the query gets a new ledger. `cut_back` is True if it is
+        known that the topic was cut back, and not recreated.
         """
         query = literal(ledger.key.query)
         alternative = "" if cut_back else ', or "earliest" if the topic was recreated'

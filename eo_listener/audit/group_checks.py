@@ -310,9 +310,9 @@ class _GroupCheck:
     def _limit(self, tp: TopicPartition, at: Position) -> int | None:
         """Return the greatest offset that the group may hold for `tp`, or None if that is unknown.
 
-        A sink commits with its batch, thus before the checkpoint does. Offsets that every ledger
-        has count as processed, even if the checkpoint is an older copy. If the checkpoint is
-        damaged, the greatest offset is unknown.
+        A sink commits offsets in the transaction of its batch, and Spark commits the batch in the
+        checkpoint only after that. So offsets that every ledger has count as processed, even if the
+        checkpoint is an older copy. If the checkpoint is damaged, the greatest offset is unknown.
         """
         checkpoint, writer = self._positions.checkpoint, CommitMetadata.parse(at.metadata)
         done = self._done.get(tp)

@@ -25,8 +25,8 @@ def prove(
     `rows` are topic, partition and offset of a store that keeps a row for each record, ordered by
     these three. `read_committed` is True if the query reads with that isolation level (its source's
     `kafka.isolation.level`): by default Spark also reads the records of aborted transactions. A
-    query that reads committed records never passes an open transaction; if its ledger did, the
-    ledger is wrong.
+    query that reads committed records never passes an open transaction; if its ledger has offsets
+    beyond one, the ledger is wrong.
 
     From Kafka, the proof reads only the offsets that the store lacks, and those between two gaps
     near each other. Each transaction leaves a marker, which is a gap, so the proof reads the whole

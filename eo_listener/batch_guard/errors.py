@@ -27,7 +27,7 @@ class SinkLedger(NamedTuple):
 
 
 def not_written(plan: PlannedBatch, *, name: str, sink: str) -> str:
-    """Return the words with which the text of each error begins."""
+    """Return the beginning of the text of each error."""
     return f"batch {plan.batch_id} of query {name!r} was not written to {sink}: "
 
 

@@ -4,8 +4,8 @@ The module itself reads no store.
 
 The guard judges by the ranges of offsets, partition by partition, and not by the batch's number: a
 new checkpoint counts from 0 again. There are two exceptions. For a batch without any new offsets,
-whose rows come from Spark's state alone, only its number shows if it was applied. And for sources
-other than Kafka, the guard knows only the number of the batch (`next_move`).
+whose rows come from Spark's state alone, only the batch's number shows if the batch was applied.
+And for sources other than Kafka, the guard knows only the number of the batch (`next_move`).
 
 A range counts as a replay only for the query that applied it, known by its query id, because under
 a different id the same range may have different rows. A query's id lives as long as the query's
@@ -90,8 +90,8 @@ def judge_batch(
     `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
-    `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
-    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
+    `topic_was_recreated` returns True, the caller must first read `applied`, and then query Kafka
+    for the plan. `new_checkpoint` is the consent that NewCheckpointError shows.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -133,8 +133,8 @@ def judge_batch(
 def topic_was_recreated(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> bool:
     """Return True if a topic that the plan reads has a different id in the ledger.
 
-    Ids have no order, so this does not show which id is newer: the plan's id is, if Kafka was
-    queried for it after the ledger was read.
+    Ids have no order, so the function cannot tell which id is newer. The plan's id is newer if
+    Kafka was queried for it after the ledger was read.
     """
     return any(
         _ids(plan, tp, applied.get(tp)) is not None
@@ -328,7 +328,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end or was not read; if not, add an error."""
+        """Return True if the log reaches the range's end or was not read; else add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -566,5 +566,5 @@ def is_applied(plan: PlannedBatch, counted: CountedSources, head: Head | None) -
 
 
 def _consent(plan: PlannedBatch, head: Head) -> str:
-    """Return the consent to let the plan's checkpoint follow the batch that moved `head`."""
+    """Return the text by which a user lets the plan's checkpoint follow the batch of `head`."""
     return f"{plan.query_id} after {head.topic_id}"

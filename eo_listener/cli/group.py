@@ -470,7 +470,7 @@ def _write(output: Path | None, text: str) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write `text` to `file` completely or not at all, as a truncated CSV file looks complete."""
+    """Write `text` to `file` completely or not at all: a truncated CSV file would look complete."""
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_text(text, encoding="utf-8")
         return

@@ -32,8 +32,8 @@ class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
     `properties` are librdkafka's. `stores` are key stores, which Java converts to further
-    properties. If `client` is "java", only Java's own client can connect, for the reason
-    `java_reason`, and `properties` have Java's names.
+    properties. If `client` is "java", only Java's own client can connect: then `java_reason` is the
+    reason, and `properties` have Java's names.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -139,8 +139,8 @@ class Cluster:
     """One Kafka cluster as a client sees it: the client's sorted properties.
 
     `properties` are librdkafka's. `stores` are key stores, which Java converts to further
-    properties. If `client` is "java", only Java's own client can connect, for the reason
-    `java_reason`, and `properties` have Java's names.
+    properties. If `client` is "java", only Java's own client can connect: then `java_reason` is the
+    reason, and `properties` have Java's names.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)

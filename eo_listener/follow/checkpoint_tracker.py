@@ -87,9 +87,9 @@ class Step:
 class CheckpointTracker:
     """Remembers the last reading of one checkpoint, and decides what each new reading changes.
 
-    A reading that may show a checkpoint while it is being changed, such as a torn file or a newest
-    batch that is lower than before, counts only if the next reading shows the same. With `final`,
-    `on_reading` does not wait for the next reading.
+    A reading may show a checkpoint in the middle of a change: a torn file, or a newest batch that
+    is lower than before. Such a reading counts only if the next reading shows the same. With
+    `final`, `on_reading` does not wait for the next reading.
     """
 
     def __init__(

@@ -144,10 +144,10 @@ class CheckpointPoller:
 class Follower:
     """Commits the offsets that the queries of `targets` make durable, until it is closed.
 
-    Each checkpoint has a thread that reads it, each cluster a thread that commits to it. If several
-    checkpoints have offsets of one partition for one group, the follower commits the lowest of
-    these offsets. Raises SettingsError for a checkpoint named twice, and StorageError for a storage
-    whose driver is not installed.
+    Each checkpoint has a thread that reads it, and each cluster has a thread that commits to it. If
+    several checkpoints have offsets of one partition for one group, the follower commits the lowest
+    of these offsets. Raises SettingsError for a checkpoint named twice, and StorageError for a
+    storage whose driver is not installed.
     """
 
     def __init__(

@@ -2,7 +2,8 @@
 
 The guard's judgement explains why a batch is refused; compare-and-set prevents a wrong write. In
 the transaction that writes the rows, each head must still be exactly the head that was read, and
-each statement must change exactly one row. This also stops a zombie or a second driver.
+the statements must change exactly one row for each head. This also stops a zombie or a second
+driver.
 
 Replays and runs:
 

@@ -58,13 +58,12 @@ def exactly_once(
     that a NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may
     continue with it after the batch that was the sink's last when the error was raised. It accepts
     nothing else. `observers` get each event after the log; a listener in this process that serves
-    metrics counts these events too. `retry_timeout` is the number of seconds for which a batch is
-    repeated while a store is unavailable, locked or in conflict with other writers, before the
-    query fails.
+    metrics counts these events too. While a store is unavailable, locked or in conflict with other
+    writers, the function repeats a batch for `retry_timeout` seconds before the query fails.
 
-    Under Spark Connect the running query cannot be read, so `name` and `checkpoint`, the query's
-    checkpointLocation, must be given. With `options`, the reader's options, the function reads log
-    starts and topic ids from Kafka there; without `options`, it does not check them.
+    Under Spark Connect, the function cannot read the running query, so you must give `name` and
+    `checkpoint`, the query's checkpointLocation. If you also give `options`, the reader's options,
+    the function reads log starts and topic ids from Kafka; otherwise it does not check them.
 
     Raises SettingsError immediately if an argument is invalid. The returned function raises
     GuardError, SinkError, PoisonRowError, KafkaError and JvmError, and Spark then fails the query.

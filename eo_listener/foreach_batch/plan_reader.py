@@ -26,8 +26,8 @@ class QueryPlanReader:
 
     Connects to nothing before the first batch.
 
-    `checkpoint` is the query's checkpointLocation, `options` are the reader's; both are used only
-    if the reader has no access to the live query.
+    `checkpoint` is the query's checkpointLocation, and `options` are the options of its source. The
+    class uses both only if it has no access to the live query.
     """
 
     def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:

@@ -38,7 +38,7 @@ class ProcessWrites:
 
     A sink writes one batch at a time, whichever query the batch belongs to. Within a run, one
     ledger of one sink has one writer for each batch: the rows of a second writer would count as
-    applied. A writer is any object that stands for a sink of an `exactly_once(...)`.
+    already applied. A writer is any object that stands for a sink of an `exactly_once(...)`.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
 def _ledger_identity(sink: Sink) -> object:
     """Return a value that is equal for sinks that share a ledger.
 
-    A topic may hold the heads of several targets.
+    If the ledger is a topic, sinks with different targets may share it.
     """
     place = place_of(sink)
     if place is not None and not place.is_known:

@@ -1,4 +1,4 @@
-"""Talks to Kafka: stores of consumer groups, readers of logs, and the clients that both use.
+"""Talks to Kafka: group stores, readers of logs, and the clients that both use.
 
 `simple_groups`, `member_groups` and `transactional_groups` commit in three ways: without joining
 the group, as a member of the group, and in transactions. `java_groups` commits through Spark's own

@@ -100,7 +100,7 @@ class Ownership:
             self.loss = f"{foreign} holds offsets that this committer did not send"
 
     def require_owned(self, action: str, code: str) -> None:
-        """Raise a KafkaError that no retry can resolve if the group is lost."""
+        """If the group is lost, raise a KafkaError that no retry can resolve."""
         if self.loss is not None:
             raise KafkaError(
                 f"{action} failed: another committer has taken over",

@@ -52,7 +52,7 @@ PASSING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
-    """The meaning of one error name.
+    """The meaning of one name of a Kafka error.
 
     A `lasting` error stays until somebody changes something. After an error with `outcome_unknown`
     the commit may have been stored nevertheless. A `fatal` error is final: another committer has

@@ -2,7 +2,7 @@
 
 `kafka-consumer-groups --reset-offsets --from-file` reads the CSV: `topic,partition,offset` for one
 group, `group,topic,partition,offset` for several (kafka-tools, CsvUtils). The CSV has neither topic
-ids nor times, so it fits the same cluster only. The JSON, format 1:
+ids nor times, so its offsets are right only for the same cluster. The JSON, format 1:
 
     {"v":1,"servers","exported_at":ms,"groups":[{"group","partitions":[
         {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}

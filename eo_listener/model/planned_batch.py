@@ -13,7 +13,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The plan of one batch: its offset ranges by the index of the source, including empty ones."""
+    """The plan of one batch: its offset ranges, also empty ranges, by the index of the source."""
 
     query_id: str
     run_id: str

@@ -70,7 +70,7 @@ class GroupStore(Protocol):
 
 
 class QueryMode(Enum):
-    """The execution mode of a query: how it makes progress durable, and what offsets mean."""
+    """The execution mode of a query: how it makes progress durable, and what its offsets mean."""
 
     MICRO_BATCH = "micro-batch"
     ASYNC_PROGRESS = "asynchronous progress tracking"
@@ -185,7 +185,7 @@ class Sink(Protocol):
         nothing of the partitions for which the ledger lacks the batch). Raises ForeignWriterError
         if a head differs from the one that the entry expects, RetriableSinkError, SinkLockedError,
         PoisonRowError, OutcomeUnknownError, SinkError, and SettingsError for rows that can never
-        fit.
+        fit the target.
         """
 
     def close(self) -> None:

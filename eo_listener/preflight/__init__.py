@@ -5,8 +5,9 @@ Facts about Kafka come from `eo_listener.kafka.cluster_describer`, facts about t
 only the check at the start of a listener starts a process.
 
 - The AdminClient's group requests can crash a process (see `eo_listener.kafka`), and only they
-  return a group's type, members and rights. So the check runs in a child process, `eo-listener
-  preflight --stdin --json`, which reads settings from standard input, and prints findings.
+  return a group's type, members and rights. So the check at the start of a listener runs in a child
+  process, `eo-listener preflight --stdin --json`, which reads settings from standard input, and
+  prints findings.
 - The child process runs at low priority and for 90 s at most. It checks at most 200 groups of a
   driver, ten seconds after a query first uses them.
 - The check asks Kafka only to validate the creation of a sink's topic, which creates nothing. It

@@ -2,9 +2,9 @@
 
 The packages are independent of each other. Modules for the same step have the same name in each
 package: `sink` (the class that a user names), `connection`, `catalog` (the tables), `types`,
-`merge` (upserts), `user_sql` (`apply=`), `ledger`, `errors`. They share the modules in this folder:
-the ledger's statements, the target's checks, dead letters, upserts with Spark's MERGE, and the
-transfer of rows from Spark.
+`merge` (upserts), `user_sql` (`apply=`), `ledger`, `errors`. The packages share the modules in this
+folder: the ledger's statements, the target's checks, dead letters, upserts with Spark's MERGE, and
+the transfer of rows from Spark.
 
 Rows on the driver (`arrow_rows`, `fetch_plan`):
 

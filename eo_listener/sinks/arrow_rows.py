@@ -1,8 +1,8 @@
 """Fetches the rows of a DataFrame to the driver as Arrow batches, in bounded memory.
 
 Spark hands all rows of a task to the driver at once. So if the plan of a batch has more than
-`task_rows` rows for a task, `stream` first cuts the frame into more tasks, and the driver reads few
-tasks at a time.
+`task_rows` rows for a task, `stream` first cuts the frame into more tasks, and the driver reads a
+few tasks at a time.
 
 To use all cores, one job computes all tasks, and keeps the rows on the executors until the driver
 reads them. With at most two cores or two tasks, Spark's own iterator is as fast: it computes one

@@ -88,7 +88,7 @@ class DeadLetter:
 
 
 class RefusalReason(NamedTuple):
-    """The reason why a row is refused, and the form of it that may go into logs."""
+    """The reason why a row is refused, and a form of this reason that may go into logs."""
 
     reason: str
     redacted: str

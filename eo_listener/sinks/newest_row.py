@@ -139,7 +139,7 @@ def value_columns(columns: Sequence[str], *, traced: bool) -> tuple[str, ...]:
 def tie(
     keys: Sequence[str], version: str | None, origin: Sequence[Any] | None, *, in_table: bool
 ) -> SettingsError:
-    """Return the error for two tied rows of a key; `in_table` is True if one is in the table.
+    """Return the error for two tied rows of a key; `in_table` is True if one row is in the table.
 
     `origin` is topic, partition and offset of one of the rows, or None if the rows lack these
     columns.

@@ -88,9 +88,9 @@ def check_upsert(
     - They lack keys or version.
     - Spark does not compare their keys.
     - Their version is not an integer, date or timestamp.
-    - The table would convert their keys or version. Converted, two keys could become equal, and a
-      newer version could become an older one. If the table pads a key, each batch would insert that
-      key again.
+    - The table would convert their keys or version. After the conversion, two keys could be equal,
+      and a newer version could be an older one. If the table pads a key, each batch would insert
+      that key again.
     """
     rows = types_of(schema)
     require_written(keys, version, rows)

@@ -1,8 +1,9 @@
-"""`eo-listener serve`: serves a page, and its numbers as JSON and for Prometheus.
+"""`eo-listener serve`: serves a page, and the page's numbers as JSON and for Prometheus.
 
 - One thread reads the groups, and another runs the audit, at intervals that do not depend on the
   number of browsers. Each request has its own thread, which reads nothing from Kafka, and answers
-  with the newest reading (`Watched` fills a `View`, from which `responses` makes each response).
+  with the newest reading. (`Watched` fills a `View`, and `responses` makes each response from the
+  `View`.)
 - The page shows only current numbers: if a reading fails or does not end, the page shows no numbers
   until the next reading (`Newest`), and the charts have a gap.
 - A reading that needs the AdminClient's group requests runs in a separate process, since these
@@ -12,7 +13,7 @@
   replaces the reload.
 - The server answers only requests for the names of `AllowedHosts`, which prevents DNS rebinding.
   There is no cookie and no password, so everyone who can connect can read the page. Therefore the
-  default address is this machine's loopback.
+  server by default listens only on this machine's loopback address.
 - There are limits for points and groups of the history, errors, rows and groups of a page,
   characters of a name, series, connections, and bytes of a request.
 - Only one thread may use a StatusReader. The command's thread reads once before it serves, so that

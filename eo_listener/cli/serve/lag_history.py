@@ -65,7 +65,7 @@ class LagHistory:
         return tuple(self._rings.get(group, ()))
 
     def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
-        """Return the groups that no longer hold offsets, with the time when they last did."""
+        """Return the groups that no longer hold offsets, with the time when they last had some."""
         present = {group.group for group in statuses if group.rows or group.error}
         return {name: at for name, at in sorted(self._seen.items()) if name not in present}
 

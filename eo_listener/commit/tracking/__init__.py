@@ -11,9 +11,9 @@
   sources (`GroupRouting`), and offers their offsets to the committer. `QueryTracker` has no clock
   and no thread, so that the model can drive it; `TrackerThread` has both.
 - The tracker routes each event once. The result keeps the sources apart (`RoutedOffsets`), because
-  the guard may then withhold a source (`RunGuard`). Offsets of several sources are combined only
-  when they are offered, so that a withheld source does not hold up another source of the same
-  partition.
+  the guard may then withhold a source (`RunGuard`). The tracker combines the offsets of several
+  sources only when it offers them, so that a withheld source does not hold up another source of the
+  same partition.
 - The tracker also asks the query itself for its durable position (`QueryReader`): until the query
   has restored its checkpoint (the catch-up), at the query's end, and a minute after its last event,
   since Spark drops events when its bus is full. If the query sends no events, or its events may be
@@ -31,10 +31,10 @@
   the start of a run, or an event whose batch is above the batches of the newest run, makes another
   run the newest.
 - If several runs share a partition of a group, the lowest of their offsets counts
-  (`SharedPartitions`). The same holds within one event: a stream that is used twice is either one
-  source for Spark (a union with itself), or two sources on the same partitions (a join of two
-  aliases).
-- The tracker reads options when the first batch has ended, never at the start of the query, when
-  its sources do not exist yet. `QueryReader` holds a reference to the query from its start, so that
-  it can still ask a query that ends at once.
+  (`SharedPartitions`). The same holds within one event: if a query uses a stream twice, Spark sees
+  either one source (a union of the stream with itself), or two sources on the same partitions (a
+  join of two aliases).
+- The tracker reads the options when the first batch has ended, never at the start of the query,
+  because its sources do not exist yet then. `QueryReader` holds a reference to the query from its
+  start, so that it can still ask a query that ends at once.
 """

@@ -60,8 +60,8 @@ class QueryRun:
     """One run of a query, as the tracker knows it.
 
     `options` are None until the tracker has read them. Times are on the monotonic clock: `due` is
-    the time of the next planned check, `silence` the time of an additional check if no event comes
-    until then.
+    the time of the next planned check. `silence` is the time of an additional check, which is
+    needed only if no event comes before.
     """
 
     query_id: str

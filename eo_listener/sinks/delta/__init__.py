@@ -6,16 +6,16 @@
   that the table has for the query, under its own optimistic concurrency control: this comparison is
   the compare-and-set.
 - Delta silently skips a commit whose number is not greater than the table's. So each try has its
-  own id, and the sink counts the batch as written only if it finds the commit with this id in the
-  log.
+  own id, and the sink counts the batch as written only if it finds a commit with this id in the
+  table's log.
 - The sink reads the ledger from the files of `_delta_log`, from the newest backwards: for a batch
-  it reads the commits since the previous batch, most often only the previous batch's own. It does
-  not read Delta's `snapshot.transactions`, which Delta would build again after each commit, except
-  once for a table whose newest commits have no batch of a sink.
+  it reads the commits since the previous batch, most often only the previous batch's own commit. It
+  does not read Delta's `snapshot.transactions`, which Delta would build again after each commit,
+  except once for a table whose newest commits have no batch of a sink.
 - RESTORE rolls back the heads, but not `txnVersion`. So Delta's numbers cannot show a RESTORE that
   comes after the sink has judged a batch and before the batch's commit. The batch's record has the
-  version by which the sink judged it (`base`), which shows the RESTORE afterwards; then the sink
-  refuses the ledger, and names the command that removes the batch.
+  table's version by which the sink judged the batch (`base`). This version shows the RESTORE
+  afterwards. Then the sink refuses the ledger, and names the command that removes the batch.
 - The table's log retention (`delta.logRetentionDuration`) can delete the heads while `txnVersion`
   stays. The sink refuses such a ledger, and does not guess.
 - The sink writes a batch to the location of the table whose ledger it has read for the batch. It

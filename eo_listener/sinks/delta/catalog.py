@@ -47,7 +47,7 @@ def table_columns(session: SparkSession, reference: str) -> Columns:
 def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
     """Create the table, without rows, with these columns of `frame`, in a separate commit.
 
-    Raises SettingsError if `create=False`, or if the folder of a path has other files. Raises
+    Raises SettingsError if `create=False`, or if the folder of a new table has other files. Raises
     JvmError. Raises Spark's own error, for example if another program has created the table
     meanwhile.
     """

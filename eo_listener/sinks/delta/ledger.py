@@ -1,13 +1,13 @@
 """Finds the valid ledger heads at a version of a Delta table. Reads only through its arguments.
 
 - The newest commit of a query has the number of the query's last batch, and all heads of the query.
-- A RESTORE to version t rolls the heads back to those of version t, but not the number, since Delta
-  keeps `txnVersion`.
+- A RESTORE to version t rolls back the heads to the heads of version t. It does not roll back the
+  number, since Delta keeps `txnVersion`.
 - Replacing the table (CREATE OR REPLACE, CLONE) keeps the numbers, but no heads.
 - A rename is one commit, with the number of the old name. It gives all heads to the new name.
 - Delta compares only numbers. So Delta can write a batch although a RESTORE, or a new table, has
-  come between the sink's judgement of the batch and its commit. The batch's `base` shows that, and
-  then the heads cannot be determined.
+  come between the sink's judgement of the batch and its commit. The batch's `base` shows that this
+  has happened, and then the heads cannot be determined.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 class DeltaSink:
-    """Writes batches into a Delta table, each batch once, in the commit that has its ledger.
+    """Writes batches into a Delta table, each batch once, in the commit that moves its ledger.
 
     Give either `table`, a name as in SQL (`lake.delays`), or `path`, the table's location. `mode`
     is "append", or "upsert" with `keys`: a MERGE of the newest row of each key (by `version_column`

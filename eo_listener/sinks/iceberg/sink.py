@@ -68,12 +68,12 @@ class IcebergSink:
     view eo_batch, and `{table}` in a statement stands for the table, which must exist. Otherwise
     the sink creates a missing table, in format 2, with the columns of the first batch, partitioned
     by `partition_by` (as in Spark SQL: "days(departed)") and with `properties`; with `create=False`
-    it must exist. Columns that the rows lack become null. With `new_columns` the sink adds columns
-    that the table lacks, otherwise it refuses them. With `on_expired="accept"` the sink uses a
-    ledger even if it can no longer tell whether a rollback removed the ledger's rows. That happens
-    if the snapshots between the batch and main's head have expired, the table's older metadata was
-    deleted, and no file of the batch remains. The catalog must refuse a commit if another commit
-    came first, as catalogs in a database, Hive catalogs and REST catalogs do.
+    the table must exist. Columns that the rows lack become null. With `new_columns` the sink adds
+    columns that the table lacks, otherwise it refuses them. With `on_expired="accept"` the sink
+    uses a ledger even if it can no longer tell whether a rollback removed the ledger's rows. That
+    happens if the snapshots between the batch and main's head have expired, the table's older
+    metadata was deleted, and no file of the batch remains. The catalog must refuse a commit if
+    another commit came first, as catalogs in a database, Hive catalogs and REST catalogs do.
 
     Raises SettingsError for invalid arguments.
     """

@@ -7,8 +7,8 @@ client can log in to.
   new producer: `init_transactions` fences the earlier producer, and ends the transaction that it
   left open. Only then does the sink read the ledger and compare it with the heads by which the
   batch was judged, because from then on no other producer can move these heads.
-- The module `transaction` has the order of the steps and the comparisons between them; the models
-  (`tests/model_checking`) run this code.
+- The module `transaction` has the order of the steps and the comparisons between them. The models
+  (`tests/model_checking`) run its code.
 - With `write_method="executors"`, tasks join the driver's transaction (`executor_writer`), and rows
   never leave the JVM. `jvm-shim/README.md` describes the tasks.
 - After a failed try, the sink does not call `abort_transaction`: `init_transactions` of another
@@ -18,7 +18,7 @@ client can log in to.
   transaction's time-out is no alternative: readers under `read_committed` would wait as well.
 - Before the commit, the sink compares the transaction's partitions with those that were written.
   This shows if a task has aborted the transaction, unless a request to add one of the partitions
-  arrives twice, the second time after the abort. So no task may abort.
+  arrives twice, the second time after the abort. So no task may abort the transaction.
 - The ledger is a compacted topic on the same cluster; each read of the ledger goes up to the
   topic's current high watermark.
 - `applied` never fences, because another driver may be running when it is called.
@@ -29,7 +29,7 @@ Without transactions:
   of a target; the models run the code of both.
 - When a batch begins, the sink stores the ends of its targets. After a crash, the identities of the
   records after these ends show which rows are missing. The number of these records would not show
-  it: partitions are written in parallel, and other producers may write.
+  that: tasks write the partitions in parallel, and other producers may write to them too.
 - For a finished batch, the sink still compares two numbers. Each acknowledged row has an offset
   after the stored ends. So if there are no more new offsets than rows, nothing else was written.
   Only if the numbers differ does the sink read the target back, and count its rows by identity:

@@ -203,7 +203,10 @@ def refuse_errors(reports: Sequence[TaskReport]) -> None:
 
 
 def refusal_text(label: str, reason: int, count: int) -> str:
-    """Return the error text for rows that tasks did not send; `reason` is the shim's number."""
+    """Return the error text for rows that tasks did not send.
+
+    `reason` is the shim's number of the reason.
+    """
     return f"a row cannot be written to {label}: {_REASONS[reason]} ({count} rows)"
 
 

@@ -325,7 +325,10 @@ def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
 
 
 class RecordKey(NamedTuple):
-    """The key of a record with the heads of PER_RECORD partitions of `topic`, from `first` on."""
+    """The key of a record with the heads of PER_RECORD partitions of `topic`.
+
+    `first` is the lowest of these partitions.
+    """
 
     sink: str
     query: str

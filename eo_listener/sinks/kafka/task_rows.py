@@ -4,7 +4,8 @@ Possible faults of a task, and the measures against them:
 
 - The task dies, and the rows that it has sent stay. They are the first rows of each of its
   partitions, because a task has only one request in flight, and sends nothing after a record that
-  failed. The batch is written again, and existing rows are left out by their identity.
+  failed. The sink writes the batch again, and leaves out existing rows, which it finds by their
+  identity.
 - Spark starts another attempt of the task, or of its stage. That attempt sends nothing, and reports
   its attempt number. Then nobody knows how far the first attempt came, so the try ends. The sink
   refuses speculation.
@@ -14,8 +15,8 @@ Possible faults of a task, and the measures against them:
   can prevent this. The next batch detects and reports rows that were written twice.
 
 Two rows with one identity may go to different partitions. So a separate shuffle detects such rows
-before Spark brings the rows to their tasks. A row that exists is left out, in whichever partition
-it is.
+before Spark brings the rows to their tasks. The sink leaves out an existing row, whichever
+partition the row is in.
 """
 
 from __future__ import annotations

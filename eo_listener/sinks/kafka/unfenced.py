@@ -8,10 +8,10 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
    batch wrote rows, nothing else was written. Otherwise read the new records, and report the
    unexpected records.
 3. Store the ends of the targets in the ledger: the batch is begun. If a batch was begun and is not
-   finished, its ends stay, because all of its rows are after them.
+   finished, the ends that it stored stay, because all of its rows are after these ends.
 4. If the batch had begun before, read the targets from those ends, and leave out each existing row,
-   by its identity. A record that is not a row of the batch stops it before anything is sent: if
-   identities change, each attempt would write all rows again.
+   by its identity. If an existing row is not a row of the batch, the batch stops before anything is
+   sent: if identities changed with each attempt, each attempt would write all rows again.
 5. Write the rows, always in the same order, so that the rows from an earlier try are the first of
    each partition.
 6. Mark the batch as applied by a single record, which moves its heads.
@@ -228,8 +228,8 @@ def begin(
 def finish(record: BatchRecord, size: int, rows: int | None = None) -> BatchRecord:
     """Return the record of a batch whose rows all exist.
 
-    After the batch's stored ends, the logs have `size` offsets, of which `rows` are the batch's. If
-    `rows` is None, their number is unknown.
+    After the batch's stored ends, the logs have `size` offsets, of which `rows` belong to rows of
+    the batch. If `rows` is None, their number is unknown.
     """
     remaining = {
         tp: _rest(offsets, record.moves.get(tp)) for tp, offsets in record.remaining.items()

@@ -3,7 +3,7 @@
 The transaction:
 
 - The sink locks the heads, and compares them with those that the batch expects, before it copies
-  the first row, so that a zombie fails early; it moves the heads at the end. It locks only the
+  the first row, so that a zombie fails early. It moves the heads at the end. It locks only the
   heads of the batch's own partitions: if the names of topics contain a date, there may be thousands
   of other heads, whose partitions are no longer read.
 - A batch waits for the server seven times (tests/sinks/postgres/test_round_trips.py). Psycopg's
@@ -13,8 +13,8 @@ The transaction:
 - The first 60 COPYs of a transaction have a savepoint. If a backend has more than 64
   subtransactions, the server keeps only some of them in memory, and every snapshot has to read
   pg_subtrans. If the server refuses a row after the 60 COPYs, the batch begins again, with a
-  savepoint for each COPY. A task that writes to a staging table commits after 60 COPYs instead; if
-  a task writes a partition in its own transaction, Spark repeats the task.
+  savepoint for each COPY. A task that writes to a staging table commits after 60 COPYs instead. For
+  a task that writes a partition in its own transaction, Spark repeats the task.
 - A sink object looks up the table's schema once, and every statement names that schema: a later
   change of `search_path` has no effect, not even inside `apply=`.
 - Our own code sends COMMIT and waits for the answer, so that it can distinguish a lost answer from

@@ -122,8 +122,9 @@ LIMIT 1
 class ExistingTable:
     """The columns of an existing table, and the reason why it may lose rows.
 
-    `not_durable` names a table that a crash, or the end of a connection, empties: this table, or
-    one beneath it, since a view or a partitioned table does not itself show if its rows survive.
+    `not_durable` names a table that a crash, or the end of a connection, empties. This is the table
+    itself or a table beneath it, because a view or a partitioned table does not itself show whether
+    its rows survive.
     """
 
     columns: dict[str, Existing]

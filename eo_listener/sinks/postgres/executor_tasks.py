@@ -148,7 +148,8 @@ class TaskAttempt:
     """One attempt of a task.
 
     `number` is Spark's id of the attempt, unique among all tasks; `is_first` is True for the first
-    attempt of this task; `is_last` is True if Spark aborts the job should this attempt fail.
+    attempt of this task; `is_last` is True if Spark would abort the job after a failure of this
+    attempt.
     """
 
     task: int

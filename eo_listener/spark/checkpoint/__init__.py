@@ -7,8 +7,8 @@ remote storage share one code path.
 - The newest committed batch is the newest batch in `commits/` whose `offsets/` file can be read:
   asynchronous progress tracking skips some numbers, Spark purges old files, and a crash leaves
   `offsets/N+1` behind.
-- Only files whose names are integers count, so temporary files do not count. An empty, truncated,
-  oversized or hostile file is reported by its name, and never read as an offset.
+- Only files whose names are integers count, so temporary files do not count. The package reports an
+  empty, truncated, oversized or hostile file by its name, and never reads it as an offset.
 - On local file systems the package also checks Hadoop's `.crc` files, which reveal a changed digit.
   On a storage without these files nothing reveals a changed digit.
 """

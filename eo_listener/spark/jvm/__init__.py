@@ -23,8 +23,9 @@ Queries:
 
 - Options are never read in `onQueryStarted`: the sources do not exist yet, and `logicalPlan` is a
   lazy value that the query's own thread must compute. `LiveQueries` holds started queries until
-  their end is processed, because Spark's object of a query answers even after the query's end.
+  their end is processed, since Spark's object of a query still answers calls after the query has
+  ended.
 - Without the shim, `options_by_reflection` and `by_reflection` take the same steps over py4j. Tests
-  compare both ways for every kind of query, and for every step that a query can take between two
+  compare the two ways for every kind of query, and for every step that a query can take between two
   calls. Reading a position takes 3 round trips with the shim, and 30 to 70 without it.
 """

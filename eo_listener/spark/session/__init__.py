@@ -1,10 +1,10 @@
 """Gives a Spark session everything that eo_listener needs.
 
-spark-submit, which pyspark runs to start the JVM, looks for each setting in this order: its own
-option in `PYSPARK_SUBMIT_ARGS` (`--jars`), the last `--conf` there, the builder,
-`--properties-file` or `spark-defaults.conf`. `configure` merges its additions with the value that
-spark-submit would use, and writes the result where spark-submit finds it first. Call `configure`
-last: a later `.config("spark.jars.packages", ...)` replaces its additions.
+spark-submit, which pyspark runs to start the JVM, looks for each setting in this order: the
+setting's own option in `PYSPARK_SUBMIT_ARGS` (`--jars`, for example), the last `--conf` there, the
+builder, `--properties-file` or `spark-defaults.conf`. `configure` merges its additions with the
+value that spark-submit would use, and writes the result where spark-submit finds it first. Call
+`configure` last: a later `.config("spark.jars.packages", ...)` replaces its additions.
 
 - Jars go to `PYSPARK_SUBMIT_ARGS`, never to the builder's `spark.jars`. pyspark sets the builder's
   options a second time, on the SparkContext, and so overwrites the values that spark-submit has
@@ -19,8 +19,8 @@ last: a later `.config("spark.jars.packages", ...)` replaces its additions.
   have.
 - `configure` uses `ivysettings.xml` only if nothing else is configured (`spark.jars.ivySettings`,
   `spark.jars.repositories`, `DEFAULT_ARTIFACT_REPOSITORY`), and, if the user has packages too, only
-  if there is a `~/.m2/repository`. The file leaves out only the old Spark Packages repository (name
-  it in `spark.jars.repositories` to use it).
+  if there is a `~/.m2/repository`. The file leaves out only the old Spark Packages repository (to
+  use that repository, name it in `spark.jars.repositories`).
 - To find out if it was called too late, `configure` asks the running JVM for one class of each
   part. It does not compare settings, because a platform may add the jars in any way.
 - The connector's Scala and Spark versions come from the name of `spark-sql_*.jar` in the Spark

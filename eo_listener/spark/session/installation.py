@@ -28,7 +28,7 @@ _TRIMMED: Final = "".join(chr(code) for code in range(33) if chr(code) not in "\
 def spark_homes() -> tuple[Path, ...]:
     """Return `$SPARK_HOME`, if it is set, and the Spark inside pyspark, if that is installed.
 
-    pyspark itself starts the first of these folders, whatever the folder contains.
+    pyspark itself starts Spark from the first of these folders, whatever the folder contains.
     """
     named = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
