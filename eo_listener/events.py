@@ -204,8 +204,8 @@ class Violation:
 class GuardViolation(Event):
     """A batch does not continue where the previous batch ended.
 
-    `source` is the index in the progress event's `sources`. `withheld` is set if this source is no
-    longer committed, until a restart with `guard="warn"`.
+    `source` is the index in the progress event's `sources`. `withheld` is set if the offsets of
+    this source are no longer committed, until a restart with `guard="warn"`.
     """
 
     query: str

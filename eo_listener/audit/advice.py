@@ -26,7 +26,7 @@ FROM_EARLIEST: Final = (
 class Advice:
     """Writes an audit's advice, with commands for `cluster` and for `checkpoint`.
 
-    The commands contain no secrets of the checkpoint.
+    The commands contain no secrets of the checkpoint's storage.
 
     `schema` is the requested schema of ledgers in PostgreSQL.
     """

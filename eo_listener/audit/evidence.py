@@ -20,7 +20,8 @@ class AppliedRange:
     was applied: the ledger no longer records where the query began, and which gaps were accepted.
     `older` are the ranges applied from older topics of the same name, by their ids: their rows look
     like those of this topic. `beside` are the ranges that other queries have applied to the same
-    table, one range for each query; a row in several ranges does not name its query.
+    table, one range for each query. If an offset is in several ranges, its row does not show which
+    query wrote it.
     """
 
     range: OffsetRange
@@ -40,9 +41,9 @@ class AppliedRange:
 class LogFacts:
     """The facts about one partition's log in Kafka.
 
-    `start` is the first offset that the log still has, `stable` the start of the first open
-    transaction, `end` the next offset to be written. `compacted` and `transactional` (True if any
-    producer of the topic is) are None if unknown.
+    `start` is the first offset that the log still has, `stable` is the start of the first open
+    transaction, and `end` is the next offset to be written. `transactional` is True if any producer
+    of the topic is transactional. `compacted` and `transactional` are None if unknown.
     """
 
     start: int

@@ -207,8 +207,8 @@ It returns the DataFrame to write, or a list with one for each sink.
 class Batch:
     """The batch that a transform gets as its second argument: its number and its Kafka offsets.
 
-    The number `id` is Spark's; a new checkpoint counts from 0 again, and the same offsets may then
-    have a different number.
+    `id` is Spark's number of the batch. A new checkpoint counts from 0 again, so the same offsets
+    may then have a different number.
     """
 
     id: int

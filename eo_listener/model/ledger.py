@@ -60,7 +60,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedBatch:
-    """A row of the history: a batch of one partition; `head` is the head after that batch.
+    """A row of the history: one partition of a batch; `head` is the head after that batch.
 
     `rows` is the number of rows of the whole batch, or None if the store does not report it.
     `verdict` is `first`, `next` or GAP_ACCEPTED; `gap` has the lost offsets. `applied_at` is a time

@@ -108,8 +108,8 @@ def offset_ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     """Return the ranges between two offset maps of one source, in order.
 
-    A partition that is missing from `start` is new, and a new partition begins at 0: records that
-    Kafka has deleted from it were never read. A partition that is missing from `until` is no longer
-    read.
+    A partition that is missing from `start` is new. Its range begins at 0, because the query has
+    never read the records that Kafka has already deleted from it. The query no longer reads a
+    partition that is missing from `until`.
     """
     return {tp: OffsetRange(start.get(tp, 0), end) for tp, end in sorted(until.items())}

@@ -21,8 +21,8 @@ class GroupSnapshot:
     `positions` leaves out partitions for which the group has no offset; `starts` (the first offset
     still in the log) and `ends` (the next offset to be written) leave out partitions that do not
     exist; `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
-    `errors` has Kafka's error name for topics that Kafka refused: the other fields leave such a
-    topic out, but it may exist.
+    `errors` has Kafka's error name for each topic that Kafka refused. The other fields leave out
+    such a topic, although it may exist.
     """
 
     positions: Mapping[TopicPartition, Position]
@@ -56,7 +56,8 @@ class GroupStore(Protocol):
         """Read the group's positions and the logs' bounds of `partitions`; change nothing.
 
         Raises KafkaError if any part could not be read within `timeout` seconds. A topic that Kafka
-        refuses is in the `errors` of the snapshot, which leaves out everything that does not exist.
+        refuses is in the snapshot's `errors`. The snapshot leaves out topics and partitions that do
+        not exist.
         """
 
     def poll(self) -> None:

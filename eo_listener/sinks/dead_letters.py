@@ -306,8 +306,8 @@ class DeadLetterLimit:
     def allows(self, dead: int, rows: int) -> bool:
         """Return True if `dead` of `rows` rows may be dead letters.
 
-        All rows may be dead letters only if there are fewer than FEW. A limit that is a share does
-        not apply to fewer than FEW refused rows.
+        All rows may be dead letters only if there are fewer than FEW rows. A limit that is a share
+        does not apply to fewer than FEW refused rows.
         """
         if dead >= FEW and dead >= rows:
             return False

@@ -70,10 +70,11 @@ def choose(
     """Return the offset at which each of `partitions` begins; -2 is the earliest, -1 the latest.
 
     `partitions` are all partitions that the topics have now. A topic whose id differs, or that
-    lacks partitions of the origin, counts as recreated; a position that is known to belong to the
-    new topic is used nevertheless. Raises TopicRecreatedError and PartitionVanishedError unless
-    `recreated` accepts the topic (it never accepts a topic that no longer exists); raises GapError,
-    RegressionError and SettingsError if a position needs a policy and that policy is "fail".
+    lacks partitions of the origin, counts as recreated; the function nevertheless uses a position
+    that is known to belong to the new topic. Raises TopicRecreatedError and PartitionVanishedError
+    unless `recreated` accepts the topic (it never accepts a topic that no longer exists); raises
+    GapError, RegressionError and SettingsError if a position needs a policy and that policy is
+    "fail".
     """
     existing = sorted(tp for tp in partitions if tp in logs.starts)
     starts: dict[TopicPartition, int] = {}

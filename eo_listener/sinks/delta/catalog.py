@@ -48,8 +48,7 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
     """Create the table, without rows, with these columns of `frame`, in a separate commit.
 
     Raises SettingsError if `create=False`, or if the folder of a new table has other files. Raises
-    JvmError. Raises Spark's own error, for example if another program has created the table
-    meanwhile.
+    JvmError, and Spark's own error, for example if another program has created the table meanwhile.
     """
     if not target.create:
         raise SettingsError(

@@ -113,8 +113,8 @@ class PublishedLedgers:
     ) -> dict[LedgerKey, dict[TopicPartition, Head]]:
         """Return all heads in the table, of any query, whose last move was by `query_id`.
 
-        `key` is the sink's key. A ledger is included unless something proves that it is not valid.
-        Raises SinkError.
+        `key` is the sink's key. The result includes each ledger, unless something proves that it is
+        not valid. Raises SinkError.
         """
         ledgers = {}
         for query in self.queries(table):

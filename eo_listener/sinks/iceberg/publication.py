@@ -248,8 +248,9 @@ class Publication:
     def _is_committed(self) -> bool:
         """Return True if main has the batch, although its commit was refused.
 
-        If its connection breaks, a JDBC catalog sends a commit again (`JdbcClientPool`); if the
-        first request had succeeded, the database refuses the second. Raises OutcomeUnknownError.
+        If its connection breaks, a JDBC catalog sends a commit again (`JdbcClientPool`). If the
+        first request had succeeded, the database then refuses the second. Raises
+        OutcomeUnknownError.
         """
         try:
             self.table.refresh()

@@ -48,7 +48,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class BatchKey(NamedTuple):
-    """The key of the records of a run's batches without transactions.
+    """The key of the records of the batches that a run writes without transactions.
 
     Each run has its own key, so that a driver that was replaced and still runs does not overwrite
     the records of its successor.
@@ -475,8 +475,8 @@ class LedgerRecords:
     def partition(self, sink: str, query: str, partitions: int) -> int:
         """Choose one of the `partitions` of the ledger's topic for a sink and query.
 
-        The result is the partition that has their records; before their first record, the CRC-32 of
-        both names decides.
+        The result is the partition that has their records. If they have no record yet, the CRC-32
+        of both names decides.
         """
         for stored in self._records_of(sink, query):
             return stored.partition

@@ -67,10 +67,10 @@ class KafkaSink:
     transactions. The executors write the rows. After a crash, the sink finds the missing rows of a
     batch by reading the target back from the end that it had when the batch began. `id` names the
     columns that identify a row, by default the source's topic, partition and offset. No two rows of
-    a batch may have the same values in them; each record carries these values in the header
-    `eo-identity`, and rows are written in the order of these columns. If topic or partition is such
-    a column, it does not choose a row's target. The identity of a row without a key chooses its
-    partition.
+    a batch may have the same values in these columns. Each record carries these values in the
+    header `eo-identity`, and the sink writes rows in the order of these columns. If topic or
+    partition is such a column, it does not choose a row's target. The identity of a row without a
+    key chooses its partition.
 
     Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
     before the batch is complete. Rows are duplicated if a second driver of the query runs, if a

@@ -154,9 +154,9 @@ def refuse_changed(
 ) -> None:
     """Raise RetriableSinkError unless the transaction still has all partitions in `written`.
 
-    Any producer that has joined can abort the transaction, and the next request of another producer
-    then begins a new one in the same epoch. A commit of the new transaction would lose the aborted
-    records.
+    Any producer that has joined can abort the transaction. The next request of another producer
+    then begins a new transaction in the same epoch. A commit of the new transaction would lose the
+    aborted records.
     """
     if described is None:
         return

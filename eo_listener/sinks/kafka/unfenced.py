@@ -116,7 +116,7 @@ class UnfencedClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfencedFacts:
-    """The facts of a sink and query that the steps need.
+    """The facts about a sink and query that the steps of a write need.
 
     `writer` stands for sink and query in records, `identity` are the columns that identify a row,
     and `reads` are all partitions that the query reads. With `accept`, the steps report duplicate
@@ -337,10 +337,11 @@ def refuse_recreated(before: BatchRecord, entry: Entry, logs: Logs, facts: Unfen
 
 
 def is_finished_by(before: BatchRecord, entry: Entry, logs: Logs, facts: UnfencedFacts) -> bool:
-    """Return True if this batch can finish `before`, False if it cannot but `facts.accept` is set.
+    """Return True if this batch can finish the unfinished batch `before`.
 
-    If it cannot and `facts.accept` is not set, raises UnfinishedBatchError: this batch might take
-    the existing rows of `before` for its own, or leave them in the target forever.
+    If it cannot, the function returns False if `facts.accept` is set, and otherwise raises
+    UnfinishedBatchError: this batch might take the existing rows of `before` for its own, or leave
+    them in the target forever.
     """
     moves = {tp: move.range for tp, move in entry.moves.items()}
     topic_ids = {tp.topic: move.topic_id for tp, move in entry.moves.items()}

@@ -83,7 +83,7 @@ def reason(error: psycopg.Error, *, values: bool = True) -> str:
     """Return why a row was refused, for display; if `values` is False, the text may be logged.
 
     In an error of class 22, the text that the server quotes is a value; in other errors it is a
-    name. An error that a user's function in the database raises may hold anything.
+    name. An error that a user's function in the database raises may contain any text.
     """
     text = message_of(error)
     if not values and _is_users(error):

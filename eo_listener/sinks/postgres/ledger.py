@@ -219,8 +219,8 @@ class Ledger:
 
         So a driver that was replaced fails before it writes much. All code takes locks in one
         order: heads by topic and partition, then rows, then (at the end) new heads. This method
-        locks no heads of other partitions: there may be any number of them, from topics that the
-        query no longer reads.
+        does not lock the heads of partitions that the entry does not move: there may be any number
+        of them, from topics that the query no longer reads.
         """
         arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
         return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))

@@ -46,7 +46,7 @@ class Merge:
     condition: str
 
     def run(self, dead_letters: DeadLetters) -> int:
-        """Move the rows, and refused rows into `dead_letters`; return how many rows were written.
+        """Write the rows, and refused rows into `dead_letters`; return the number of rows written.
 
         Raises SettingsError if the newest of the rows with the same key cannot be determined, and
         SinkError if the table did not accept some rows.

@@ -104,7 +104,8 @@ class MethodChoice:
 
         Returns False, and changes nothing, if the user has chosen the method.
 
-        If the failure may be temporary, the sink uses the driver only for one minute, or for five.
+        If the failure may be temporary, the sink uses the driver only for one minute, or for five
+        minutes after another temporary failure.
         """
         if self._choice.write_method != "auto":
             return False

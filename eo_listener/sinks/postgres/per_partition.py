@@ -67,8 +67,8 @@ class PartitionTask:
         """Return the writer for an attempt, which can read its rows only once.
 
         If Spark would repeat the task after the first attempt, only the first COPYs of that attempt
-        have a savepoint. In any other attempt, each COPY has one: a row that the server refuses
-        then does not end the batch.
+        have a savepoint. In any other attempt, each COPY has a savepoint, so a row that the server
+        refuses does not end the batch.
         """
         again = attempt.is_first and not attempt.is_last
         # One task prunes for all: the others would wait for its deletes until its COMMIT.

@@ -321,7 +321,7 @@ class KeptConnection:
         self.link = None  # a fork leaves its parent's connection alone
 
     def placed(self, table: str | None, label: str) -> ConnectionSettings:
-        """Return the connection settings with the schema of `table`, which is looked up only once.
+        """Return the connection settings with the schema of `table`, looked up only once.
 
         So the ledger stays the same, even if the search_path changes later (apply= may do that), or
         another schema gets a table of the same name.

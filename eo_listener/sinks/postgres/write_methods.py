@@ -90,8 +90,8 @@ class Choice:
 class Proved:
     """The obstacles to the write methods, known before a batch needs them; None means no obstacle.
 
-    `executors` prevents both methods of the executors, and is temporary if `passing`; `staging`
-    prevents the staging table.
+    The obstacle `executors` prevents both methods that use the executors, and is temporary if
+    `passing`; the obstacle `staging` prevents only the method with the staging table.
     """
 
     executors: str | None = None

@@ -194,8 +194,8 @@ def explain_commit(
     """Return the error to raise for a failed COMMIT.
 
     SQLite notices a full disk before it has written the last page of the transaction, and a lock
-    before it has written the first. Any other failure may have come later, during the sync: then
-    SQLite's recovery decides if the batch was written.
+    before it has written the first page. Any other failure may have come later, during the sync.
+    Then SQLite's recovery decides if the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(

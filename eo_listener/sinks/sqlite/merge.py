@@ -182,8 +182,9 @@ class Upsert:
 class RowWrites:
     """Base of the classes that write rows: runs a statement for each row, and counts rows written.
 
-    A statement that SQLite refuses changes nothing, and the statements before it stay in effect:
-    each is its own savepoint. So the rows go in as one stream, which continues after a refused row.
+    Each statement acts as its own savepoint: if SQLite refuses it, it changes nothing, and the
+    statements before it stay in effect. So the rows go in as one stream, which continues after a
+    refused row.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
