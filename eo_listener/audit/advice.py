@@ -147,7 +147,8 @@ class Advice:
         """Return the place of a ledger, for a command that shows or changes the ledger.
 
         If the address of a ledger's topic names no cluster, the topic is on the audit's cluster.
-        `compares` is True if the command can also read the source's log, on the audit's cluster.
+        Set `compares` for a command that can also read the source's log, which is on the audit's
+        cluster.
         """
         store = LedgerStore.from_address(address)
         is_topic = store is LedgerStore.KAFKA

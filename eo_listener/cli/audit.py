@@ -163,7 +163,7 @@ def audit(
     properties: KafkaProperties = None,
     as_json: Json = False,
 ) -> None:
-    """Show where a query stands, if records are lost or doubled, and which commands to run.
+    """Show where a query stands, whether records are lost or doubled, and which commands to run.
 
     Compares the source's log, the checkpoint, consumer groups and the sinks' ledgers; any of them
     may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 if there is

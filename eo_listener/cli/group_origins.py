@@ -68,7 +68,8 @@ class OriginOptions:
         typer.Option(
             "--from-ledger",
             autocompletion=completion.ledger,
-            help=f"The offsets up to which a sink has applied its query, from its ledger: {FORMS}.",
+            help="The offsets in a sink's ledger, up to which the sink has applied the query's "
+            f"batches. Addresses: {FORMS}.",
         ),
     ] = None
     schema: Annotated[str | None, typer.Option(help="With --from-ledger: PostgreSQL's schema.")] = (

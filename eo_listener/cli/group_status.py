@@ -59,7 +59,7 @@ class GroupStatus:
 
     @property
     def held_up(self) -> bool:
-        """True if a partition has an open transaction, at which read_committed consumers wait."""
+        """True if an open transaction in a partition holds back read_committed consumers."""
         return any(row.stable_end not in (None, row.log_end) for row in self.rows)
 
     @property

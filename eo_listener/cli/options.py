@@ -184,7 +184,7 @@ def require_cluster(servers: str | None, *options: object) -> None:
 
 
 def require_names(kind: str, names: Iterable[str]) -> None:
-    """Raise SettingsError for a name that is empty, or would not reach Kafka as written."""
+    """Raise SettingsError for a name that is empty or invalid (see `require_name`)."""
     for name in names:
         if not name.strip():
             raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")

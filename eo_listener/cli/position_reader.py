@@ -282,7 +282,10 @@ class AuditRequest:
 
     @property
     def in_tables(self) -> frozenset[str]:
-        """The addresses, without secrets, of the ledgers in tables, which only Spark can read."""
+        """The addresses, without secrets, of the ledgers that only Spark can read.
+
+        These are the ledgers in Iceberg and Delta tables.
+        """
         return frozenset(address.shown for address in self.ledgers if address.in_table)
 
     @property
@@ -297,7 +300,7 @@ class AuditRequest:
 
 
 class CheckpointReading:
-    """Reads one checkpoint twice. Every method raises StorageError and CheckpointError.
+    """Reads one checkpoint twice. Every method may raise StorageError or CheckpointError.
 
     `options` are those of the storage's driver, and may be secret.
     """

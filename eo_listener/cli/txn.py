@@ -67,7 +67,7 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show the open transactions at which read_committed consumers wait, their owners and times.
+    """Show the open transactions that hold back read_committed consumers, with owners and times.
 
     For each transaction, also shows how it ends, and the command that ends it. Exit status 1 if a
     transaction hangs or has exceeded its timeout, 3 if that is unknown for a transaction.

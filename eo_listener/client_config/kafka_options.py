@@ -1,4 +1,4 @@
-"""Selects the `kafka.*` options, in Java's names, that connect a source, or tune a sink."""
+"""Selects the `kafka.*` options, under their Java names, that connect a source or tune a sink."""
 
 from __future__ import annotations
 
@@ -199,10 +199,10 @@ class Partitioner:
 
 
 def java_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return all properties of a producer, in Java's names; `options` have keys in lower case.
+    """Return all properties of a producer, under their Java names.
 
-    The result leaves out the partitioner, since each record already has a partition when the
-    producer sends it.
+    The keys of `options` are in lower case. The result leaves out the partitioner, since each
+    record already has a partition when the producer sends it.
     """
     return {
         name.removeprefix(PREFIX): text

@@ -27,7 +27,11 @@ _FIX_NAME: Final = "Correct the name; a variable in it may have extra characters
 
 
 def require_name(kind: str, name: str) -> None:
-    """Raise SettingsError for a group or topic name that would not reach Kafka as written."""
+    """Raise SettingsError for an invalid name of a group or topic.
+
+    A name is invalid if it is not valid UTF-8, contains a control character, or begins or ends with
+    a space.
+    """
     if is_printable_ascii(name) and name == name.strip():
         return  # nearly every name; this function runs at every event
     if not _is_utf8(name):

@@ -227,8 +227,8 @@ class Follower:
     def close(self, timeout: float) -> None:
         """Stop reading, commit the offsets already read, and close everything in about `timeout` s.
 
-        The follower reports offsets that are still unconfirmed then as CommitAbandoned. A thread
-        whose storage does not answer continues as a daemon.
+        If offsets are still unconfirmed by then, the follower reports them in CommitAbandoned
+        events. A thread whose storage does not answer continues as a daemon.
         """
         deadline = time.monotonic() + timeout
         for poller in self._pollers:

@@ -219,7 +219,8 @@ class Batch:
     def tasks(self) -> tuple[tuple[TopicPartition, OffsetRange], ...]:
         """The offsets of each task of the batch, in the order of `spark_partition_id()`.
 
-        Raises SettingsError if a task does not read one whole partition, and under Spark Connect.
+        Raises SettingsError under Spark Connect, or if a task does not read exactly one whole
+        partition.
         """
         from eo_listener.spark.jvm.task_ranges import task_ranges  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 

@@ -94,7 +94,7 @@ class ClusterDescriber:
     def group(self, name: str) -> GroupFacts:
         """Return facts about a group: its state, its offsets, and the errors of refused requests.
 
-        Raises SettingsError for a name that would not reach Kafka as written.
+        Raises SettingsError for an invalid name (see `require_name`).
         """
         require_name("group", name)
         ask = partial(

@@ -79,7 +79,7 @@ class Reading:
 class CompactedTopic:
     """Reads one topic with two consumers that join no group. Only one thread may use it.
 
-    `timeout` limits each method, in seconds. All methods but `close` raise KafkaError.
+    `timeout` limits each method, in seconds. Every method except `close` may raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, *, timeout: float) -> None:

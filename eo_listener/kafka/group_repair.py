@@ -30,9 +30,10 @@ _PAUSE: Final = 0.5
 
 
 class GroupRepair:
-    """Repairs one group of a cluster. Every method raises KafkaError. Only one thread may use it.
+    """Repairs one group of a cluster. Only one thread may use it.
 
-    Raises SettingsError for properties that librdkafka does not accept.
+    Raises SettingsError for properties that librdkafka does not accept. Every method may raise
+    KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], group: str) -> None:

@@ -143,8 +143,8 @@ class JoinedTransaction(NamedTuple):
 class JavaTransactions:
     """Reads and joins the transactions of one cluster, by requests to the shim.
 
-    `properties` are a producer's, in Java's names; they hold secrets. Each method but `close`
-    raises KafkaError.
+    `properties` are the properties of a producer, under their Java names; they contain secrets.
+    Every method except `close` may raise KafkaError.
     """
 
     def __init__(self, shim_client: ShimClient, properties: Mapping[str, str]) -> None:

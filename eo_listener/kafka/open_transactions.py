@@ -327,8 +327,8 @@ class TransactionReading:
 class TransactionReader:
     """Reads the open transactions of a cluster. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same properties in Java's names. `timeout`
-    limits each request, in seconds. Every method raises KafkaError.
+    `properties` have librdkafka's names, and `java` has the same properties under their Java names.
+    `timeout` limits each request, in seconds. Every method may raise KafkaError.
     """
 
     def __init__(
@@ -494,8 +494,8 @@ ReadStable = Callable[[Collection[TopicPartition]], StableOffsets]
 class TransactionRepair:
     """Ends one transaction at a time. Only one thread may use it.
 
-    `properties` are librdkafka's, and `java` has the same properties in Java's names; `stable`
-    reads the last stable offsets of partitions.
+    `properties` have librdkafka's names, and `java` has the same properties under their Java names.
+    `stable` reads the last stable offsets of partitions.
     """
 
     def __init__(

@@ -133,9 +133,10 @@ class KafkaProducer:
 
 
 class RecordProducer(KafkaProducer):
-    """Sends records. Every method but `leave` raises KafkaError. Only one thread may use it.
+    """Sends records. Only one thread may use it.
 
-    If a record could not be delivered, a later call raises the error.
+    Every method except `leave` may raise KafkaError. If a record could not be delivered, a later
+    call raises the error.
     """
 
     def __init__(self, properties: Mapping[str, str], fixed: Mapping[str, Any]) -> None:
@@ -346,9 +347,9 @@ class Stage(Enum):
 class BatchProducer(RecordProducer):
     """Sends records and offsets in one transaction. Only one thread may use it.
 
-    Raises SettingsError for properties that librdkafka does not accept; every method but `leave`
-    raises KafkaError. After `transaction_timeout` seconds, the broker aborts a transaction that is
-    still open. `joined` is True if other producers will send in the same transaction; those
+    Raises SettingsError for properties that librdkafka does not accept. Every method except `leave`
+    may raise KafkaError. After `transaction_timeout` seconds, the broker aborts a transaction that
+    is still open. `joined` is True if other producers will send in the same transaction; those
     producers need this producer's `identity`.
     """
 

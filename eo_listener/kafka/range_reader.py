@@ -56,8 +56,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """Yield the records in `ranges`. Raises KafkaError, also if the deadline passes.
 
-        With `silence`, each message of a partition that is not yet read to the end of its range
-        moves the deadline to `silence` seconds after the message.
+        If `silence` is given, each message moves the deadline to `silence` seconds after that
+        message. Messages of a partition that is already read to the end of its range do not count.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until

@@ -192,8 +192,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """Commit remaining offsets, stop threads, close connections.
 
         Python also calls this method at the end of the program. It waits for about `flush_timeout`
-        seconds at most; the log and CommitAbandoned report offsets that are still unconfirmed then.
-        Further calls do nothing.
+        seconds at most. If offsets are still unconfirmed by then, the log and CommitAbandoned
+        events report them. Further calls do nothing.
         """
         self._close(time.monotonic() + self._flush_timeout)
 

@@ -286,9 +286,9 @@ def _listed(names: Collection[str]) -> str:
 class DeadLetterLimit:
     """The most dead letters that a transaction may have: a number of rows, or a share of all rows.
 
-    An int is a number, a float a share. Dead letters are for single rows. If most of a batch is
-    refused, something else has changed: a column of the table, a producer, a setting. Then the
-    query must stop.
+    An int is a number, a float a share. Dead letters are for single rows. If most rows of a
+    batch are refused, the cause is not in single rows: a column of the table, a producer or a
+    setting has changed. Then the query must stop.
     """
 
     most: int | float  # an int is a number of rows, a float a share

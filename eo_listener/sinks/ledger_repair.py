@@ -47,8 +47,8 @@ class Rename:
 class LedgerRepair(Protocol):
     """Changes the ledgers that `reader` reads. Only one thread may use it.
 
-    Every method raises SettingsError, and SinkError if the store cannot be reached or refuses the
-    request.
+    Every method may raise SettingsError, and raises SinkError if the store cannot be reached or
+    refuses the request.
     """
 
     @property
@@ -213,7 +213,7 @@ def refuse_unsettled(label: str, ledger: StoredLedger) -> None:
 
 
 def refuse_users(label: str, users: tuple[str, ...]) -> None:
-    """Raise InUseError if `users`, the signs of running sinks, is not empty."""
+    """Raise InUseError if `users` lists signs of running sinks."""
     if users:
         raise running(f"{label} is in use: {few(users)}")
 

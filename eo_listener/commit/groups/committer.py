@@ -168,8 +168,8 @@ class Committer:
     def close(self, timeout: float) -> None:
         """Flush, stop all threads and close the clients, within about `timeout` seconds.
 
-        It drops offsets that are still unconfirmed then, and reports them as CommitAbandoned.
-        Further calls do nothing.
+        If offsets are still unconfirmed by then, the committer drops them, and reports them in
+        CommitAbandoned events. Further calls do nothing.
         """
         with self._lock:
             if self._closed:

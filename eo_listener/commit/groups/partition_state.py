@@ -97,7 +97,7 @@ class PartitionState:
 
     @property
     def wanted(self) -> Position | None:
-        """The position to commit, even if it must not be sent.
+        """The position that the group should reach, pending or refused.
 
         If both a pending and a refused position wait, this is the greater of the two, unless the
         partition is withheld.

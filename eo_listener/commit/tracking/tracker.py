@@ -118,7 +118,7 @@ class Moment:
 
 
 class QueryTracker:
-    """Handles buffered events and checks live queries. Not thread-safe: one thread calls it.
+    """Handles buffered events and checks live queries. Only one thread may use it.
 
     The tracker also reads the durable offsets of a query from the query itself: when the query
     starts (an event may have been lost with the last driver), when it ends, and every

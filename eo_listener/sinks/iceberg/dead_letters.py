@@ -107,8 +107,8 @@ class LettersOfBatch:
 class DeadLetterTables:
     """Writes and publishes the dead letters of a sink, whose name for display is `label`.
 
-    `accept_expired` is True if the sink has `on_expired="accept"`. All methods raise the errors of
-    `Sink.apply`.
+    `accept_expired` is True if the sink has `on_expired="accept"`. Every method may raise the
+    errors of `Sink.apply`.
     """
 
     def __init__(self, label: str, *, accept_expired: bool) -> None:

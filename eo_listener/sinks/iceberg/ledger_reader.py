@@ -147,8 +147,8 @@ class IcebergLedgerReader:
     def _taken_back(self, table: IcebergTable, published: Published) -> TableRollback | None:
         if published.rolled_back is not None:
             cause = (
-                "main was rolled back: it no longer has the batches after number "
-                f"{published.ledger.number} of its ledger, which are in branch "
+                "main was rolled back: on main, this ledger now ends at number "
+                f"{published.ledger.number} and the later batches are in branch "
                 f"{published.rolled_back}"
             )
             if self.published.leads_to(table, published.rolled_back):

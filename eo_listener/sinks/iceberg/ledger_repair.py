@@ -118,7 +118,7 @@ class _NoRows:
     appends = False
 
     def write(self, branch: str, summary: Mapping[str, str]) -> int | None:  # noqa: ARG002  # the protocol's
-        """Write nothing, and return 0."""
+        """Return 0: a repair has no rows to write."""
         return 0
 
     def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # the protocol's

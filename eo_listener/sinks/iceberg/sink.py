@@ -350,9 +350,9 @@ class IcebergSink:
             )
             return
         logger.warning(
-            "%s was rolled back: main no longer has the batches of %r after number %d of its "
-            "ledger, which are in branch %s. Fix: %s undoes the rollback; to read those offsets "
-            "again instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
+            "%s was rolled back: on main, the ledger of %r now ends at number %d; the later "
+            "batches are in branch %s. Fix: %s undoes the rollback; to read their offsets again "
+            "instead, start with a new checkpoint from starting_offsets(..., ledger=sink)",
             self.label,
             published.ledger.query,
             published.ledger.number,

@@ -11,11 +11,12 @@ client can log in to.
   (`tests/model_checking`) run its code.
 - With `write_method="executors"`, tasks join the driver's transaction (`executor_writer`), and rows
   never leave the JVM. `jvm-shim/README.md` describes the tasks.
-- After a failed try, the sink does not call `abort_transaction`: `init_transactions` of another
-  producer ends the transaction. An abort would leave the epoch as it is, so that a late request of
-  a task, or a request that is still in the network, could begin a transaction that nobody ends
-  (brokers older than 3.6, or `transaction.partition.verification.enable=false`). Waiting for the
-  transaction's time-out is no alternative: readers under `read_committed` would wait as well.
+- After a failed attempt to write a batch, the sink does not call `abort_transaction`:
+  `init_transactions` of another producer ends the transaction. An abort would leave the epoch as it
+  is, so that a late request of a task, or a request that is still in the network, could begin a
+  transaction that nobody ends (brokers older than 3.6, or
+  `transaction.partition.verification.enable=false`). Waiting for the transaction's time-out is no
+  alternative: readers under `read_committed` would wait as well.
 - Before the commit, the sink compares the transaction's partitions with those that were written.
   This shows if a task has aborted the transaction, unless a request to add one of the partitions
   arrives twice, the second time after the abort. So no task may abort the transaction.

@@ -38,7 +38,7 @@ class ConnectionSettings:
     cluster: Cluster
     #: The user's producer properties in librdkafka's names, for the driver's producer.
     tuning: Mapping[str, str] = field(repr=False)
-    #: All options in Java's names, for the executors' producers.
+    #: All options under their Java names, for the executors' producers.
     java: Mapping[str, str] = field(repr=False)
     #: The limit of each request to Kafka.
     timeout: float

@@ -518,7 +518,10 @@ def records_of_heads(
 
 
 class Decoder:
-    """Decodes the records of each reading of a topic, but an unchanged record only once."""
+    """Decodes the records of each reading of a topic.
+
+    If a record has not changed since the previous reading, the decoder reuses the decoded record.
+    """
 
     def __init__(self) -> None:
         self._cache: dict[

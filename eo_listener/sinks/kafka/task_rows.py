@@ -77,7 +77,7 @@ logger = logging.getLogger("eo_listener")
 
 
 def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties, in Java's names, for producers of tasks without transactions.
+    """Return the properties for producers of tasks without transactions, under their Java names.
 
     With one request at a time, a record can never overtake the record that was sent before it, not
     even if the broker does not know the producer yet. To make up for the single request, requests
@@ -93,7 +93,7 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """Return for how many seconds at most the tasks of a failed try may still send.
+    """Return for how many seconds at most tasks may still send after a try has failed.
 
     A task may first wait for space in its producer's buffer (max.block.ms), and then for Kafka's
     answer (delivery.timeout.ms). The result is limited to one hour, but is never less than
@@ -116,8 +116,9 @@ class RowsTarget(NamedTuple):
 class TaskRows:
     """Writes the rows of one try of a batch. Raises SettingsError for unsuitable columns.
 
-    Columns of the identity do not choose a row's partition. `tasks` is the number of writing tasks;
-    `timeout` is how many seconds to wait for the tasks of a failed try (see `end_timeout`).
+    Columns of the identity do not choose a row's partition. `tasks` is the number of writing tasks.
+    After a failed try, the object waits at most `timeout` seconds for the tasks to end (see
+    `end_timeout`).
     """
 
     def __init__(
@@ -227,8 +228,9 @@ class TaskRows:
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:
                 logger.warning(
-                    "%s: tasks of a failed try are still running after %g s; rows that they "
-                    "send from now on may be duplicates, and are reported with the next batch",
+                    "%s: tasks of a failed attempt to write a batch are still running after %g s. "
+                    "Rows that they send from now on may be duplicates; the sink reports such rows "
+                    "with the next batch",
                     self._label,
                     self._timeout,
                 )

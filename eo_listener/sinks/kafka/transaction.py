@@ -236,9 +236,9 @@ class BegunTransaction:
 class RowWriter(Protocol):
     """Sends the rows of one batch in one transaction. Each object serves one try.
 
-    `joined` is True if producers other than the driver's send the rows. The methods raise
-    RetriableSinkError, SinkError, PoisonRowError and KafkaError, and SettingsError for columns that
-    cannot be sent.
+    `joined` is True if producers other than the driver's send the rows. The methods may
+    raise RetriableSinkError, SinkError, PoisonRowError and KafkaError, and raise SettingsError for
+    columns that cannot be sent.
     """
 
     @property

@@ -77,7 +77,7 @@ class StoredState(NamedTuple):
 
 
 class UnfencedClient(Protocol):
-    """One try to write a batch, with its own producer. Its methods raise RetriableSinkError.
+    """One try to write a batch, with its own producer. Its methods may raise RetriableSinkError.
 
     Even if Kafka does not answer, records that were sent may exist, or may still arrive.
     """

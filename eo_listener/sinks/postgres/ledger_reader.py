@@ -189,5 +189,5 @@ class PostgresLedgerReader:
 
 
 def ledger_tables(schema: str) -> str:
-    """Return the names of a ledger's two tables as SQL writes them."""
+    """Return the names of a ledger's two tables, quoted for SQL."""
     return ", ".join(identifier(schema, name).as_string(None) for name in (HEADS, HISTORY))

@@ -217,7 +217,11 @@ def explain_commit(
 
 
 def lock_error(path: Path, waited: float) -> SinkLockedError:
-    """Return the error for a locked file; it names the process with the lock, and how to end it."""
+    """Return the error for a locked file.
+
+    If other processes have the file open, the error names them, and the command that ends one. If
+    no such process is visible, the error names the command that finds it.
+    """
     processes = holders(path)
     if not processes:
         return SinkLockedError(

@@ -1,4 +1,7 @@
-"""Runs the user's own part of the transaction, which may neither end it nor write the ledger."""
+"""Runs the user's function or SQL statements in the sink's transaction.
+
+The function and the statements may neither end the transaction nor write the ledger.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _planned(checkpoint: Checkpoint, batch_id: int) -> tuple[BatchOffsets, Batch
 def _lines(
     checkpoint: Checkpoint, planned: BatchOffsets, last: BatchOffsets | None
 ) -> Iterator[tuple[int, SourceOffsets]]:
-    """Return the lines of a batch, one for each source, with the source's index."""
+    """Return the index and the offsets of each source of a batch, as `distinct_sources` does."""
     before = {} if last is None else last.kafka()
     return distinct_sources(planned, before, checkpoint.folders("sources"))
 
@@ -184,9 +184,10 @@ def _first(checkpoint: Checkpoint, index: int, line: SourceOffsets) -> Offsets:
 def distinct_sources(
     planned: BatchOffsets, before: Mapping[str, Offsets], folders: Collection[str]
 ) -> Iterator[tuple[int, SourceOffsets]]:
-    """Yield the lines of a batch, one for each source, each with the source's index.
+    """Yield the index and the offsets of each source of a batch.
 
-    `before` are the offsets of the previous batch, `folders` the names in `sources/`.
+    If the plan uses a source several times, yields the source once. `before` are the offsets of the
+    previous batch, `folders` the names in `sources/`.
     """
     lines = planned.sources
     if len(folders) < len(lines):

@@ -188,7 +188,7 @@ def transactions(session: SparkSession, location: str, prefix: str) -> dict[str,
 
 
 class DeltaLogFiles:
-    """Reads the files of a Delta table's log. All methods raise JvmError."""
+    """Reads the files of a Delta table's log. Every method may raise JvmError."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         with asking("find the log of a Delta table"):

@@ -211,7 +211,8 @@ class LivePlans:
         if offsets is None:
             raise JvmError(
                 f"cannot determine the offsets at which source {index} began",
-                cause=f"{run.checkpoint}/sources/{index}/0 is missing or has other content",
+                cause=f"{run.checkpoint}/sources/{index}/0 is missing, or does not hold the "
+                "offsets at which a Kafka source began",
                 fix="Start with a new checkpointLocation, from starting_offsets(ledger=...)",
             )
         return offsets
