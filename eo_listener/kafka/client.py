@@ -273,6 +273,11 @@ def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -
         require_property(name, value)
     try:
         return kind(settings)
+    except TypeError as error:
+        if "property name" not in str(error):
+            raise
+        # Every name is a text: confluent-kafka reports a Ctrl-C during this call as this error.
+        raise KeyboardInterrupt from error
     except KafkaException as error:
         raise SettingsError(
             f"the Kafka client does not accept its settings: {answer_of(error).str()}",

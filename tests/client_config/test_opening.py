@@ -15,6 +15,7 @@ from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.errors import JvmError, KafkaError
 from eo_listener.events import CommitFailed, Committed, Event, Observers
+from eo_listener.kafka.client import new_client
 from eo_listener.kafka.group_stores import MODES, check, has_gssapi, open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
@@ -183,3 +184,13 @@ def test_kerberos_is_known_by_asking() -> None:
     else:
         with pytest.raises(KafkaException, match="GSSAPI"):
             Consumer(settings)
+
+
+def test_ctrl_c_while_a_client_is_made_is_ctrl_c() -> None:
+    """The C code of confluent-kafka says that the name of a property is no text."""
+
+    def interrupted(_: object) -> None:
+        raise TypeError("expected configuration property name as type unicode string")
+
+    with pytest.raises(KeyboardInterrupt):
+        new_client(interrupted, {"bootstrap.servers": "k:9092"})

@@ -84,6 +84,6 @@ def test_a_dead_kafka_holds_up_no_end(broker: Broker, topics: Topics, tmp_path: 
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert seconds < 20.0
-    (line,) = [one for one in answer.stderr.splitlines() if "eo_listener WARNING" in one]
+    (line,) = [one for one in answer.stderr.splitlines() if "eo_listener ERROR" in one]
     assert all(f"{topic}-{partition}" in line for partition in range(3))
     assert "Traceback" not in answer.stderr
