@@ -187,7 +187,7 @@ def test_kerberos_is_known_by_asking() -> None:
 
 
 def test_ctrl_c_while_a_client_is_made_is_ctrl_c() -> None:
-    """The C code of confluent-kafka says that the name of a property is no text."""
+    """The C code of confluent-kafka reports it as a property name that is not a string."""
 
     def interrupted(_: object) -> None:
         raise TypeError("expected configuration property name as type unicode string")

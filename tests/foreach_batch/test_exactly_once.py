@@ -112,8 +112,8 @@ def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
 def test_a_part_of_a_batch_is_not_computed_twice(jobs: Jobs, topics: Topics) -> None:
     """After a loss of shuffle files the query fails, and its restart computes the whole batch.
 
-    The files stay, and are only forgotten: after a fetch that fails, Spark takes the executor for
-    lost, and this session would have no large results any more.
+    The files stay, and Spark only forgets one: after a failed fetch it would take the executor for
+    lost, and this session would lose each large result.
     """
     topic = topics.create()
     topics.fill(topic, 30)
