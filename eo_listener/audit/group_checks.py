@@ -191,7 +191,7 @@ class _GroupCheck:
             group = self._group.name
             again = (
                 "read them with a batch query (spark.read, with startingOffsets and endingOffsets)"
-                if any(checkpoint.done.get(tp, at.start) > at.until for tp, at in unread.items())
+                if any(checkpoint.done.get(tp, 0) > offsets.until for tp, offsets in unread.items())
                 else f"stop the query, then {self._advice.begin_from_group(group)}"
             )
             yield PositionFindingKind.NEVER_READ.finding(
@@ -206,9 +206,8 @@ class _GroupCheck:
 
     def _never_committed(self) -> Findings:
         """Yield a finding if no query of eo_listener has committed to the group."""
-        topics = {tp.topic for tp in self._done}
-        writers = [self._group.writer(tp) for tp in self._group.after if tp.topic in topics]
-        if writers and not any(writers):
+        writers = self._writers_of_topics().values()
+        if self._done and writers and not any(writers):
             at = {tp: self._group.after[tp].offset for tp in self._done if tp in self._group.after}
             other = {
                 tp: OffsetRange(*sorted((offset, self._done[tp])))
@@ -227,17 +226,21 @@ class _GroupCheck:
                 ranges=single(other),
             )
 
+    def _writers_of_topics(self) -> dict[TopicPartition, CommitMetadata | None]:
+        """Return the writer of each of the group's offsets in the topics that the query reads."""
+        topics = {tp.topic for tp in self._done}
+        return {
+            tp: self._group.writer(tp)
+            for tp in self._group.after
+            if not topics or tp.topic in topics
+        }
+
     def _log_start(self, tp: TopicPartition) -> int:
         source = self._positions.source
         return source.logs[tp].start if source is not None and tp in source.logs else 0
 
     def _writers(self) -> Findings:
-        topics = {tp.topic for tp in self._done}
-        writers = {
-            tp: self._group.writer(tp)
-            for tp in self._group.after
-            if not topics or tp.topic in topics
-        }
+        writers = self._writers_of_topics()
         strange = sorted(tp for tp, writer in writers.items() if writer is None)
         own = (self._positions.checkpoint and self._positions.checkpoint.query_id) or None
         ids = {writer.query_id for writer in writers.values() if writer is not None}

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 
 from eo_listener.audit.advice import Advice
-from eo_listener.audit.positions import LedgerPositions, Positions, StorePositions
+from eo_listener.audit.positions import LedgerPositions, Positions, StorePositions, lowest
 from eo_listener.batch_guard.errors import SinkLedger
 from eo_listener.batch_guard.judge import Judgement, OtherHeads, judge_batch
 from eo_listener.errors import GuardError, SettingsError
@@ -32,7 +32,6 @@ class NextBatch:
     """
 
     plan: PlannedBatch
-    is_planned: bool
     ago: float | None
     verdicts: tuple[tuple[Verdict, ...], ...]
 
@@ -54,7 +53,7 @@ def next_batch(positions: Positions, advice: Advice) -> NextBatch | None:
         tuple(_judge(plan, positions, store, ledger, advice) for ledger in store.ledgers)
         for store in positions.stores
     )
-    return NextBatch(plan, is_planned, checkpoint.planned_ago if is_planned else None, verdicts)
+    return NextBatch(plan, checkpoint.planned_ago if is_planned else None, verdicts)
 
 
 def _with_logs(plan: PlannedBatch, positions: Positions) -> PlannedBatch:
@@ -73,8 +72,9 @@ def _with_logs(plan: PlannedBatch, positions: Positions) -> PlannedBatch:
 
 def _filled(plan: PlannedBatch) -> PlannedBatch:
     """Return the plan of a batch that Spark has not planned, with records in each partition."""
-    ends = {tp: max(end, _start(plan, tp) + 1) for tp, end in plan.log_ends.items()}
-    reached = {tp: end for tp, end in ends.items() if plan.log_ends[tp] >= _start(plan, tp)}
+    begins = starts(plan)
+    ends = {tp: max(end, begins[tp] + 1) for tp, end in plan.log_ends.items()}
+    reached = {tp: end for tp, end in ends.items() if plan.log_ends[tp] >= begins[tp]}
     sources = {
         index: {
             tp: OffsetRange(start, ends.get(tp, start + 1)) for tp, (start, _) in ranges.items()
@@ -84,13 +84,11 @@ def _filled(plan: PlannedBatch) -> PlannedBatch:
     return replace(plan, sources=MappingProxyType(sources), log_ends={**plan.log_ends, **reached})
 
 
-def _start(plan: PlannedBatch, tp: TopicPartition) -> int:
-    return min(ranges[tp].start for ranges in plan.sources.values() if tp in ranges)
-
-
 def starts(plan: PlannedBatch) -> Mapping[TopicPartition, int]:
     """Return the offset at which the batch starts, by Kafka partition."""
-    return {tp: _start(plan, tp) for ranges in plan.sources.values() for tp in ranges}
+    return lowest(
+        {tp: offsets.start for tp, offsets in ranges.items()} for ranges in plan.sources.values()
+    )
 
 
 def _judge(

@@ -156,9 +156,7 @@ def _fix(ledger: LedgerPositions, kind: AuditFindingKind, advice: Advice) -> str
     return "find out who else writes to the table, and restore it together with its ledger"
 
 
-def check_checkpoint(
-    positions: Positions, advice: Advice, batch: NextBatch | None = None
-) -> Findings:
+def check_checkpoint(positions: Positions, advice: Advice, batch: NextBatch | None) -> Findings:
     """Yield findings about the checkpoint's existence, its files, and its uncommitted batch."""
     checkpoint = positions.checkpoint
     if checkpoint is None:

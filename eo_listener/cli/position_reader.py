@@ -378,12 +378,12 @@ class CheckpointReading:
         """Add the plan of `batch`, the next to be written. If a file is unusable, add its name."""
         try:
             if batch == positions.planned:
-                plan = planned_batch(self._checkpoint, batch, "")
+                plan = planned_batch(self._checkpoint, batch)
             elif batch:
                 last = self._checkpoint.offsets(batch - 1)
                 if last.continuous:
                     return positions
-                plan = following_batch(self._checkpoint, last, "")
+                plan = following_batch(self._checkpoint, last)
             else:  # nothing is planned yet
                 return positions
         except CheckpointError as error:

@@ -431,9 +431,8 @@ def _is_of_later_batches(metadata: CommitMetadata, own: Position | None) -> bool
 
 def _are_of_two_queries(position: Position | None, newer: Position) -> bool:
     """Return True if the metadata of the two positions name two different queries."""
-    return None not in (_query_of(position), _query_of(newer)) and _query_of(position) != _query_of(
-        newer
-    )
+    query = _query_of(position)
+    return query is not None and _query_of(newer) not in (None, query)
 
 
 def _rewinding(position: Position, group_offset: int) -> Position:

@@ -87,7 +87,7 @@ class CheckpointPlans:
             )
 
 
-def planned_batch(checkpoint: Checkpoint, batch_id: int, run_id: str) -> PlannedBatch:
+def planned_batch(checkpoint: Checkpoint, batch_id: int, run_id: str = "") -> PlannedBatch:
     """Return the plan of a batch, without facts about Kafka's logs.
 
     Raises StorageError, and CheckpointError if a file is missing or invalid.
@@ -101,12 +101,11 @@ def planned_batch(checkpoint: Checkpoint, batch_id: int, run_id: str) -> Planned
             start = before.get(line.id)
             first = _first(checkpoint, index, line) if start is None else start
             ranges[index] = offset_ranges(first, line.offsets)
-    before_id = None if last is None else checkpoint.plan_id(last.batch)
-    counted = _counted(lines, checkpoint.plan_id(batch_id), before_id)
+    counted = _counted(checkpoint, lines, planned, last)
     return _plan(checkpoint, batch_id, run_id, ranges, counted, last)
 
 
-def following_batch(checkpoint: Checkpoint, last: BatchOffsets, run_id: str) -> PlannedBatch:
+def following_batch(checkpoint: Checkpoint, last: BatchOffsets) -> PlannedBatch:
     """Return the plan of the batch after `last`, with empty ranges: Spark has not planned it yet.
 
     Raises StorageError, and CheckpointError if a file is missing or invalid.
@@ -117,8 +116,8 @@ def following_batch(checkpoint: Checkpoint, last: BatchOffsets, run_id: str) -> 
         for index, line in lines
         if line.offsets is not None
     }
-    counted = _counted(lines, "", checkpoint.plan_id(last.batch))
-    return _plan(checkpoint, last.batch + 1, run_id, ranges, counted, last)
+    counted = _counted(checkpoint, lines, None, last)
+    return _plan(checkpoint, last.batch + 1, "", ranges, counted, last)
 
 
 def _plan(
@@ -161,13 +160,25 @@ def _lines(
 
 
 def _counted(
-    lines: Iterable[tuple[int, SourceOffsets]], plan_id: str, before: str | None
+    checkpoint: Checkpoint,
+    lines: Iterable[tuple[int, SourceOffsets]],
+    planned: BatchOffsets | None,
+    last: BatchOffsets | None,
 ) -> CountedSources | None:
-    """Return the sources other than Kafka that have an offset, or None if there are none."""
+    """Return the sources other than Kafka that have an offset, or None if there are none.
+
+    `planned` is None for a batch that Spark has not planned, which has no plan id.
+    """
     indices = tuple(
         index for index, line in lines if line.offsets is None and line.text is not None
     )
-    return CountedSources(indices=indices, plan_id=plan_id, before=before) if indices else None
+    if not indices:
+        return None
+    return CountedSources(
+        indices=indices,
+        plan_id="" if planned is None else checkpoint.plan_id(planned.batch),
+        before=None if last is None else checkpoint.plan_id(last.batch),
+    )
 
 
 def _first(checkpoint: Checkpoint, index: int, line: SourceOffsets) -> Offsets:
