@@ -343,7 +343,7 @@ class TransactionReader:
         self._cluster = ClusterReader(properties, timeout=timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics`, or, if that is None, of all topics except Kafka's own.
+        """Return the partitions of `topics`, or of all topics except Kafka's own if it is None.
 
         Raises SettingsError for a topic that does not exist.
         """
