@@ -253,7 +253,7 @@ class _LedgerCheck:
             )
 
     def _to_undo(self, back: TableRollback) -> str:
-        """Return the advice to undo a rollback, if a command can, or to restart the query."""
+        """Return the advice to undo a rollback, if a command can do so, or to restart the query."""
         restart = FROM_EARLIEST
         if self._ledger.heads:
             restart = self._begin
