@@ -187,7 +187,7 @@ def require_names(kind: str, names: Iterable[str]) -> None:
     """Raise SettingsError for a name that is empty or invalid (see `require_name`)."""
     for name in names:
         if not name.strip():
-            raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")
+            raise SettingsError(f"the name of a {kind} is empty", fix="Give a name")
         require_name(kind, name)
 
 

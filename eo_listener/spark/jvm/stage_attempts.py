@@ -201,7 +201,7 @@ def _stage(store: Any, number: int) -> Any:
 
 def _unknown(cause: str, setting: str) -> RetriableSinkError:
     return RetriableSinkError(
-        "Spark does not report if it has computed a part of the batch twice",
+        "Spark does not report whether it has computed a part of the batch twice",
         cause=cause,
         fix=f"Raise {setting}",
     )
