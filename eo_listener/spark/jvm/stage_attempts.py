@@ -115,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Do not count the jobs so far: a sink ran them over rows that were already computed."""
+        """Ignore the jobs so far, which a sink ran over rows that were already computed."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
