@@ -198,7 +198,7 @@ class _GroupCheck:
             yield PositionFindingKind.NEVER_READ.finding(
                 self.about,
                 "the query began to read beyond the offsets that another program has committed: "
-                f"{size(unread.values()):,} records between were not read: {listed(unread)}",
+                f"the {size(unread.values()):,} records in between were not read: {listed(unread)}",
                 cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
                 "are not the group's offsets; or the group is not this query's",
                 fix=f"check that {group} is the query's group; if it is, {again}",
@@ -275,7 +275,7 @@ class _GroupCheck:
             yield PositionFindingKind.GROUP_WITHHELD.finding(
                 self.about,
                 f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
-                cause="a batch did not continue the one before it",
+                cause="a batch did not continue where the previous batch ended",
                 fix="look for GuardViolation in the log; to accept it, start the listener "
                 'with guard="warn"',
             )
@@ -303,7 +303,7 @@ class _GroupCheck:
         if ahead:
             yield PositionFindingKind.GROUP_AHEAD.finding(
                 self.about,
-                f"it is ahead of what the query has done: {listed(ahead)}; a consumer that "
+                f"it is ahead of the query: {listed(ahead)}; a consumer that "
                 f"starts from it skips {size(ahead.values()):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
@@ -341,7 +341,7 @@ class _GroupCheck:
         if behind:
             yield PositionFindingKind.GROUP_BEHIND.finding(
                 self.about,
-                f"it is behind what the query has done: {listed(behind)}; its lag appears "
+                f"it is behind the query: {listed(behind)}; its lag appears "
                 f"{size(behind.values()):,} records too high",
                 cause="no listener is running, or its commits fail (see the query's log)",
                 fix=self._commit(rewind=False),

@@ -72,7 +72,8 @@ def judge_rows(
     if all(kind.gravity is Gravity.EXPLAINED for kind in by_kind):
         yield PositionFindingKind.AGREED.finding(
             f"rows of {table}",
-            f"{count:,} rows: each offset of the ledger is in the table once, or explained",
+            f"{count:,} rows: each offset of the ledger is in the table once, or its absence is "
+            "explained",
         )
     if without:
         yield PositionFindingKind.ROWS_UNPROVABLE.finding(

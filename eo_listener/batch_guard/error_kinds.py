@@ -227,7 +227,8 @@ class BatchErrorKind(Enum):
         "it ends before it starts",
         "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
         "Find out what happened to the topic. The sink lacks the records that were written since "
-        f"then below the first of these offsets; to get them, {_ALONE}",
+        "the topic was recreated or truncated, below the first of these offsets; to get them, "
+        f"{_ALONE}",
     )
     CUT_BACK = _Kind(
         RegressionError,

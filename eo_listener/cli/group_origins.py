@@ -367,7 +367,7 @@ def _text(file: Path) -> str:
         raise FormatError(
             f"the file {file} is larger than {_MOST_BYTES >> 20} MB",
             cause="it is the wrong file",
-            fix="Name a file of `eo-listener group export`",
+            fix="Name a file that `eo-listener group export` wrote",
         )
     try:
         return content.decode()
@@ -375,7 +375,7 @@ def _text(file: Path) -> str:
         raise FormatError(
             f"the file {file} is not UTF-8 text",
             cause="it is the wrong file, or was changed in transit",
-            fix="Name a file of `eo-listener group export`",
+            fix="Name a file that `eo-listener group export` wrote",
         ) from None
 
 

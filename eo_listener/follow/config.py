@@ -77,7 +77,10 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
-    """Return each target with its location. Raises SettingsError if two name one checkpoint."""
+    """Return each target with its location.
+
+    Raises SettingsError if two targets name the same checkpoint.
+    """
     keys: set[str] = set()
     opened = []
     for target in targets:
@@ -134,7 +137,10 @@ class Config:
 
 
 def read(file: Path) -> Config:
-    """Read a config file. Raises SettingsError, which names the entry and how to correct it."""
+    """Read a config file.
+
+    Raises SettingsError, which names the wrong entry and explains how to correct it.
+    """
     try:
         with file.open("rb") as opened:
             table = tomllib.load(opened)

@@ -176,7 +176,7 @@ class BatchRunner:
         if not name:
             raise SettingsError(
                 "the query has no name, and the ledger needs one that never changes",
-                cause="after a restart the ledger finds by this name what this query has applied",
+                cause="after a restart, the sink finds the query's ledger by this name",
                 fix='Name the query, .queryName("flights"), or pass exactly_once(..., '
                 'name="flights")',
             )

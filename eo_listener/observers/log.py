@@ -83,7 +83,7 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log `text` at WARNING, or at DEBUG if the problem occurred in the last ten minutes."""
+        """Log `text` at WARNING, or at DEBUG if it repeats a problem of the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)

@@ -50,8 +50,8 @@ def configure(
 ) -> SparkSession.Builder:
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
-    Call this function last, just before `getOrCreate`, in a program that python starts. It
-    registers no listener.
+    Call this function last, just before `getOrCreate`, in a program that `python` starts, not
+    spark-submit. The function registers no listener.
 
     - `connector=False` leaves out the connector, `shim=False` the shim.
     - `delta=True` adds the release of Delta Lake that fits this Spark, with its extension and
