@@ -53,7 +53,7 @@ class Frames(Protocol):
         """Return True if a shuffle precedes the rows of `frame`."""
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while several frames made of it are computed."""
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
 
     def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> AbstractContextManager[Any]:
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
@@ -348,7 +348,8 @@ class BatchRunner:
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
         """Yield a frame for each sink, and a function that computes a precomputed frame again.
 
-        The function is None unless exactly one sink lacks the batch, and its frame was precomputed.
+        The function is None unless exactly one sink lacks the batch and the sink's frame was
+        precomputed.
 
         If several sinks lack the batch, the method computes all rows before the first sink writes,
         because a frame may read a table that an earlier sink writes. It also precomputes rows that

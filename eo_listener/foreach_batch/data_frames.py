@@ -41,7 +41,7 @@ class DataFrames:
         return not is_connect(frame) and has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while several frames made of it are computed."""
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
         return cached_rows(frame)
 
     @contextmanager

@@ -246,7 +246,7 @@ class TaskSize:
     def at_once(self, plan: PlannedBatch) -> bool:
         """Return True if the rows of a batch are certainly few enough to fetch all at once.
 
-        A query with state, or a source other than Kafka, may yield many rows in any batch.
+        A query with state, or with a source other than Kafka, may yield many rows in any batch.
         """
         is_small = self._last is not None and self._last <= TASK_BYTES
         is_bounded = plan.counted is None and not plan.stateful

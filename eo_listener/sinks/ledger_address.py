@@ -137,7 +137,7 @@ class LedgerAddress:
         java: JavaTransactions | None = None,
         no_java: str | None = None,
     ) -> LedgerRepair:
-        """Return the repair of this ledger. Raises as `open` does.
+        """Return the repair of this ledger. Raises the errors of `open`.
 
         `java` asks Kafka's coordinators about transactions; if `java` is None, `no_java` is the
         reason why Java cannot be used.

@@ -47,8 +47,8 @@ class QueryLedger:
 class Rollback(NamedTuple):
     """A rollback that removed a query's last batch, number `last` of its ledger, from the table.
 
-    `commit` is the commit that did so, or None if it lies too far back or if Delta has deleted it
-    from the log.
+    `commit` is the commit of the rollback, or None if it lies too far back or if Delta has deleted
+    it from the log.
     """
 
     last: int

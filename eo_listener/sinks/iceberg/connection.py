@@ -100,7 +100,7 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
 
 
 def _has_catalog(spark: Any, catalog: str) -> bool:
-    """Return True if the session has the catalog. Raises the error if the catalog cannot load."""
+    """Return True if the session has the catalog. Raises ThrownError if it cannot be loaded."""
     try:
         with working_in(spark), java_errors():
             spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark lacks this

@@ -156,7 +156,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
 def missing_members(transactions: JavaTransactions, request: Request) -> str | None:
     """Return what kafka-clients lacks for joining a transaction, or None if it has everything.
 
-    Raises SettingsError if the JVM has no shim, because a retry would not find it either.
+    Raises SettingsError if the JVM has no shim, because a retry would not help.
     """
     try:
         return transactions.missing()

@@ -3,8 +3,8 @@
 Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
 499, 500 to 999, and so on. So no head moves to another record when a topic gets a partition. The
 heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
-records of a sink and query are in one partition of the ledger's topic, that of their first record.
-So most open transactions of other queries do not block a read of these records.
+records of a sink and query are in one partition of the ledger's topic, the partition of their first
+record. So most open transactions of other queries do not block a read of these records.
 
 An unreadable record stops only the query to which it may belong.
 """

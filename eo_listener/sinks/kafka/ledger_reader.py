@@ -81,7 +81,7 @@ class KafkaLedgerReader:
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
         """Read the committed records, at least of ledgers for which `concerns` returns True.
 
-        Raises as `ledgers` does.
+        Raises the errors of `ledgers`.
         """
         with self._rights("Read"):
             reading = self.topic.read(

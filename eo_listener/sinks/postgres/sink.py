@@ -192,7 +192,7 @@ class PostgresSink:
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame`, and the ledger entry `entry`, in one transaction or several.
 
-        There are several only with `atomicity="partition"`: one for each partition.
+        With `atomicity="partition"`, each partition may have its own transaction.
         """
         try:
             return self._write_or_fall_back(self._writer(entry.query), frame, entry, plan)
@@ -380,7 +380,7 @@ class KeptConnection:
             self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
-        """Wait until the backend whose COMMIT got no answer ends; end it after `lock_timeout`."""
+        """Wait for the end of a backend whose COMMIT got no answer; end it after `lock_timeout`."""
         begun, timeout = monotonic(), self.access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_STILL_THERE, self._unknown_commit).fetchone()
