@@ -127,7 +127,7 @@ def _judge(
 
 
 def _later(plan: PlannedBatch) -> PlannedBatch | None:
-    """Return a later batch of those partitions for which `plan` has no new offsets, if any."""
+    """Return a batch after `plan`, of the partitions without new offsets in `plan`, or None."""
     sources = {
         index: {tp: offsets for tp, offsets in ranges.items() if offsets.start == offsets.until}
         for index, ranges in plan.sources.items()

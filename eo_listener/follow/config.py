@@ -24,8 +24,8 @@ class FollowedCheckpoint:
     """One checkpoint to follow, and the groups of its topics.
 
     `groups` maps topics to groups, with `*` for all other topics; the offsets of a topic without a
-    group are not committed. `name` is the query's name in the metadata of commits, because a
-    checkpoint does not contain it. Raises SettingsError for invalid groups.
+    group are not committed. `name` is the query's name for the metadata of commits; a checkpoint
+    does not contain that name. Raises SettingsError for invalid groups.
     """
 
     location: str

@@ -136,7 +136,7 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 
 
 class PooledGroupStore:
-    """The base of group stores, with a reader of the cluster's logs and a client for each group.
+    """The base class of group stores: has a reader of the logs, and a client for each group.
 
     The group store opens a client when its group is first used. If there are more than `LIMIT`
     clients, it closes those that were used longest ago.

@@ -42,7 +42,7 @@ _SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
 def has_shuffle(frame: Any) -> bool:
     """Return True if Spark shuffles rows to compute `frame`. Raises the errors of py4j.
 
-    A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
+    A shuffle for a broadcast does not count: every task gets all rows of that side of a join.
     """
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
     broadcast: int | None = None  # the column of the last broadcast's name

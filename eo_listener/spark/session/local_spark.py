@@ -132,7 +132,8 @@ class LocalSpark:
 def _is_no_interruption(record: logging.LogRecord) -> bool:
     """Return False for py4j's log record about a call that Ctrl-C interrupted.
 
-    That record has a traceback. If a call fails for any other reason, py4j also raises an error.
+    A log line for that record would show a traceback. If a call fails for any other reason, py4j
+    also raises an error, so the record is not needed.
     """
     text = str(record.msg)
     return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))
