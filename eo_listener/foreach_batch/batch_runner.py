@@ -59,7 +59,7 @@ class Frames(Protocol):
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows of `frame`, and keep none."""
+        """Compute all rows of `frame`, and discard them."""
 
 
 Transform = Callable[[Any, PlannedBatch], Any]

@@ -73,5 +73,5 @@ class DataFrames:
         )
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows, and keep none."""
+        """Compute all rows of `frame`, and discard them."""
         frame.write.format("noop").mode("overwrite").save()

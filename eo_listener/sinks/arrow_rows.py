@@ -9,11 +9,11 @@ reads them. With at most two cores or two tasks, Spark's own iterator is as fast
 task while the driver reads another.
 
 Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
-that executor's part of a shuffle again, but the driver has already read rows of the old part: if
-the rows come in a different order the second time, some are lost and others doubled. So `stream`
-cuts rows by their position, not by their values. If the user's frame has a shuffle, `stream` has
-Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink must write the
-batch again, from its beginning.
+that executor's part of a shuffle again, but the driver has already read rows of the old part. If
+the rows come in a different order the second time, some rows are lost and others doubled. So
+`stream` cuts rows by their position, not by their values. If the user's frame has a shuffle,
+`stream` has Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink
+must write the batch again, from its beginning.
 """
 
 from __future__ import annotations

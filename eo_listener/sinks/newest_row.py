@@ -3,8 +3,8 @@
 If the user has named a version column, the greater version wins. If versions are equal, or there is
 no version column, the greater offset wins, provided that both rows come from the same partition.
 Kafka orders neither the records of two partitions nor the rows that a transform makes from one
-record: such rows are tied, unless they differ only in topic, partition and offset, as when a record
-was produced twice.
+record. Such rows are tied, unless they differ only in topic, partition and offset, as after a
+record was produced twice.
 """
 
 from __future__ import annotations

@@ -249,5 +249,5 @@ def _text(values: Sequence[str]) -> str:
 
 
 def _ordered(window: str) -> str:
-    """Return `window` with the ORDER BY that row_number() needs; if it has none, add a dummy."""
+    """Return `window` with an ORDER BY, which row_number() needs; the default is a dummy."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

@@ -190,8 +190,8 @@ class TableLedger:
         """Return the reason to doubt that the batch of `commit` is valid, or None for no doubt.
 
         A batch is valid only if no RESTORE, new table or rename has come between its `base` and its
-        commit. Delta deletes the log from its beginning, so commits between them may be missing,
-        and a RESTORE may have been among these.
+        commit. Delta deletes the log from its beginning. So commits between the two may be missing,
+        and one of the missing commits may have been a RESTORE.
         """
         record = commit.record
         if record is None:

@@ -4,8 +4,8 @@ One commit cannot change two tables. So the sink first writes the letters of a b
 the letters' table, which nobody reads. The commit that publishes the batch names that branch, next
 to the ledger. Then the sink publishes the branch too. If the sink dies before that, the next sink
 that reads the ledger, after a restart or before a batch, publishes the pending letters. So one
-commit decides about batch and letters: a batch that was never published, such as one of a zombie or
-of an earlier attempt, leaves no letter, and a published batch loses no letter.
+commit decides about batch and letters. A batch that was never published, such as the batch of a
+zombie or of an earlier attempt, leaves no letter; a published batch loses no letter.
 
 The table of letters has its own ledger for each table and query, which counts the batches with
 letters. If this count is at least the number of a batch, that batch's letters are published.

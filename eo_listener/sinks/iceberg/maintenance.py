@@ -2,8 +2,8 @@
 
 Compaction, expiry and the removal of orphan files are procedures of Iceberg
 (https://iceberg.apache.org/docs/latest/spark-procedures/). This module decides which snapshots may
-expire: snapshots between the last batch of a query and the head of main prove that main has this
-batch, so the module keeps them, no matter how old they are.
+expire. It keeps the snapshots between the last batch of a query and the head of main, however old
+they are, because they prove that main has this batch.
 """
 
 from __future__ import annotations

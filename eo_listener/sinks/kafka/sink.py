@@ -46,14 +46,14 @@ class _Connections(NamedTuple):
 class KafkaSink:
     """Writes batches to `topic`, each in one transaction with its ledger entry.
 
-    `options` are those of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have the
-    columns of that sink: value, and optionally key, headers, partition and topic. A sink with
-    several topics needs the column topic, in which each row names one of them. `name` identifies
-    the ledger and the transaction; the default is the names of the topics. `group` is a consumer
-    group whose offsets the sink commits with each batch; the source must be on the same cluster.
-    `dead_letters` names a topic for rows that cannot be sent. `max_dead_letters` limits them in
-    each batch: an int is a number of rows, a float a share of the rows. The ledger is in the topic
-    `ledger_topic`, which the sink creates if it does not exist, unless `create` is False.
+    `options` are the options of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows
+    have the columns of that sink: value, and optionally key, headers, partition and topic. A sink
+    with several topics needs the column topic, in which each row names one of them. `name`
+    identifies the ledger and the transaction; the default is the names of the topics. `group` is a
+    consumer group whose offsets the sink commits with each batch; the source must be on the same
+    cluster. `dead_letters` names a topic for rows that cannot be sent. `max_dead_letters` limits
+    them in each batch: an int is a number of rows, a float a share of the rows. The ledger is in
+    the topic `ledger_topic`, which the sink creates if it does not exist, unless `create` is False.
 
     `write_method="driver"`, the default, sends rows through the driver. With "executors", Spark's
     tasks send them through Spark's own kafka-clients: a Java `kafka.partitioner.class` can then

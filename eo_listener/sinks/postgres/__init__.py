@@ -38,7 +38,7 @@ The choice of the write method (`write_method=`, `atomicity=`), in three steps:
   the batch. `executor_check` checks, with the first batch, whether anything prevents that method.
   `method_choice` asks Spark which partition each task reads.
 - With `atomicity="partition"`, `exactly_once` always judges each partition on its own, so the
-  method may change from batch to batch, and within a batch: if only some partitions are still to be
+  method may change from batch to batch, and within a batch. If only some partitions are still to be
   written, the driver fetches only the rows of their tasks (`spark_partition_id()`).
 
 Tasks on the executors:

@@ -219,8 +219,8 @@ class Ledger:
 
         A driver that was replaced therefore fails before it writes much. All code takes locks in
         one order: heads by topic and partition, then rows, then (at the end) new heads. This method
-        does not lock the heads of partitions that the entry does not move: there may be any number
-        of them, from topics that the query no longer reads.
+        does not lock the heads of partitions that the entry does not move: topics that the query no
+        longer reads may have left any number of such heads.
         """
         arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
         return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
