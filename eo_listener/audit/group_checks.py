@@ -90,7 +90,7 @@ def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Finding
             cause="the offsets expired, were deleted or were never committed; or another "
             "group, not named here, holds them",
             fix="name every group that the query commits to (-g GROUP) and each topic that "
-            "it commits to no group (--uncommitted TOPIC); to commit to this group: "
+            "it commits to no group (--uncommitted TOPIC); or, to commit to this group: "
             f"{commit_checkpoint(positions, advice, group, rewind=False, topics=topics)}",
         )
 
@@ -155,15 +155,15 @@ class _GroupCheck:
                 severity=Severity.NOTE,
                 about=self.about,
                 what="it holds no offsets: Kafka deletes them with their topic; the query "
-                "commits the new topic's offsets as soon as it reads it",
+                "commits the new topic's offsets as soon as it reads that topic",
             )
         expiry = (
             "it had members: all its offsets expire together, offsets.retention.minutes after "
             "the last member leaves"
             if self._group.had_members
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
-            "deleted, nothing was ever committed, it is misspelled, or -b names another cluster "
-            "than the query's"
+            "deleted, nothing was ever committed, it is misspelled, or -b does not name the "
+            "query's cluster"
         )
         return PositionFindingKind.GROUP_EMPTY.finding(
             self.about,

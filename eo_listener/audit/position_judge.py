@@ -134,7 +134,8 @@ _CAUSES = {
     AuditFindingKind.TAIL: "the table was restored from a copy older than the ledger, or rows were "
     "deleted",
     AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, the transform "
-    "makes several rows of a record, or the topic was recreated and the table has rows of both",
+    "makes several rows from a record, or the topic was recreated and the table has rows of "
+    "both topics",
     AuditFindingKind.UNCLAIMED: "another query or program writes to the table, or the ledger was "
     "restored from an older copy",
 }

@@ -43,8 +43,8 @@ _WITH_NEW_CHECKPOINT = (
 _WITH_ITS_CHECKPOINT = (
     "Start with the newest checkpoint of the query. If it is lost, nothing shows which records "
     "of the sources other than Kafka are already in the sink: (1) take a new checkpointLocation; "
-    "(2) let these sources begin after those records (or empty the table); (3) confirm it as the "
-    'next error says: exactly_once(sink, new_checkpoint="...")'
+    "(2) let these sources begin after those records (or empty the table); (3) confirm the new "
+    'checkpoint, as the next error says: exactly_once(sink, new_checkpoint="...")'
 )
 BESIDE_KAFKA = (
     ". The query also has sources other than Kafka: a new checkpoint reads these from their "

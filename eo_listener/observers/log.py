@@ -284,7 +284,8 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). Nothing more is committed for it; not committed: {event.offsets}. Fix: "
+        f"{event.now}). Nothing more is committed for it, and these offsets are not committed: "
+        f"{event.offsets}. Fix: "
         "restart the driver, and start the query with a new checkpoint: the current one is for "
         "the old topic"
     )
