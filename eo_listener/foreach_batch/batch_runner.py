@@ -141,8 +141,10 @@ class BatchRunner:
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._process = process
         self._writers = tuple(object() for _ in sinks)  # each represents a sink in `process`
-        self._runs_of_moved_by: dict[str, str] = {}  # the last run with a call, by sink key
-        self._returned: tuple[str, int] | None = None  # run and batch of the last success
+        # By sink key, the last run in which `moved_by` was called.
+        self._runs_of_moved_by: dict[str, str] = {}
+        # The run and the batch of the last call of `run` that returned.
+        self._returned: tuple[str, int] | None = None
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
@@ -196,7 +198,7 @@ class BatchRunner:
         batch.sink = None
         fault_point("batch.judged")
         due = [task for task in judged if task.judgement.entry.moves]
-        # Spark loses a query's state if a batch of it was not run (SPARK-52008).
+        # Spark loses a query's state if one of the query's batches was not run (SPARK-52008).
         discard = plan.stateful and not due
         if discard:
             self._frames.discard(frame)

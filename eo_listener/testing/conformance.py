@@ -274,7 +274,7 @@ class SinkConformance:
                 self.write(sink, entry)
             self.write(second, mine)
             assert sink.moved_by("query-1") == {
-                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved the other head
+                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved that of _TP
                 (sink.key, HOSTILE[0]): heads_of(old),
                 **({(second.key, QUERY): heads_of(mine)} if self.shared_ledger else {}),
             }

@@ -175,7 +175,7 @@ class PublishedLedgers:
         The iterator ends at the first expired snapshot. Raises SinkError.
         """
         newer: Snapshot | None = None
-        several = False  # snapshots of the newer batch
+        several = False  # True if the newer batch has several snapshots
         for snapshot in self._chain(table, {}):
             if snapshot.ledger is not None and snapshot.ledger.query == query:
                 if newer is not None:

@@ -61,7 +61,7 @@ class PostgresLedgerRepair:
     def key_of(self, table: str) -> str:
         """Return the key of a sink that writes to `table`, which must be in the ledger's schema."""
         qualified = self._find(table)
-        if qualified is None:  # only a name, as apply= may have
+        if qualified is None:  # the key is only a name, as with apply=
             return table if "." in table else sink_key(self._schema, table)
         schema = qualified[0]
         if schema != self._schema:

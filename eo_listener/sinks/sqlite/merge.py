@@ -222,7 +222,7 @@ class Merge(RowWrites):
     def __init__(self, connection: sqlite3.Connection, upsert: Upsert) -> None:
         super().__init__(connection)
         self._upsert = upsert
-        self._has_row = False  # the current key has its row
+        self._has_row = False  # True if the current key has its row
         self._row: Sequence[Any] = ()
         self._offered = 0
 
