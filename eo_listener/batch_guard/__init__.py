@@ -51,8 +51,9 @@ Batch numbers, sources other than Kafka, and topic ids:
   before it.
 - Topic ids have no order. If `on_recreated="restart"` is set and the topic id in the ledger differs
   from the id in the plan, the runner asks Kafka for the id again. This answer is newer than the
-  ledger, which the runner has already read. Otherwise a driver that was suspended while its topic
-  was recreated would mistake its old topic for the new one; the model found that case.
+  ledger, which the runner has already read. Without the second request, a driver that was suspended
+  while its topic was recreated would mistake its old topic for the new one; the model found that
+  case.
 - Two sources must not read the same partition, because the ledger has only one head for it.
 
 Cost:

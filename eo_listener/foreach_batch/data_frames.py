@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class DataFrames:
-    """Carries out a batch's operations on DataFrames, classic or Connect. Raises Spark's errors."""
+    """Carries out a batch's operations on DataFrames, also under Connect. Raises Spark's errors."""
 
     def __init__(self) -> None:
         self._stages = RunStages()

@@ -13,7 +13,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The plan of one batch: its offset ranges, also empty ranges, by the index of the source."""
+    """The plan of one batch: its offset ranges, including empty ones, by the source's index."""
 
     query_id: str
     run_id: str

@@ -180,7 +180,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Return the INSERT into the history of each move in `entry` that has a `verdict`.
+        """Return the INSERT of a history row for each move in `entry` that has a `verdict`.
 
         `rows` is the number of rows of the batch.
         """

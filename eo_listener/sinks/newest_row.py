@@ -81,7 +81,8 @@ class TwoRows:
     """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
     `in_table` and `in_batch` return the SQL for a column of the table's row and of the batch's row;
-    `number` is a format for an offset to compare. `located` is True if both rows have ORIGIN.
+    `number` is a format string that makes an offset comparable, such as a CAST. `located` is True
+    if both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]

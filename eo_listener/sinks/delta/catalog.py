@@ -96,7 +96,7 @@ def check_no_number(session: SparkSession) -> None:
     """Raise SettingsError if settings of the session give all its commits the same number.
 
     Delta skips a commit whose number it knows, so it would not create the table or add columns. The
-    commits of batches are not affected, as they have their own numbers.
+    commits of batches are not affected, because they have their own numbers.
     """
     settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
     if settings:

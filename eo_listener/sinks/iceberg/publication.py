@@ -73,7 +73,7 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes and publishes the batch of one entry in one table, in one attempt.
+    """Writes and publishes the batch of one entry in one table.
 
     Use a new object for each attempt. `letters` is the place of the batch's dead letters, which is
     published with the ledger. Before `write` writes anything, it calls `settle` with the place of

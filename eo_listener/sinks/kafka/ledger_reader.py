@@ -141,7 +141,7 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raise SettingsError, as a record in Kafka does not name the source offset of its row."""
+        """Raise SettingsError: a record in Kafka does not name the source offset of its row."""
         raise SettingsError(
             f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",

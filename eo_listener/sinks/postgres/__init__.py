@@ -26,9 +26,9 @@ The transaction:
 COPY:
 
 - The server processes a chunk while the sink makes the next chunk: the sink sends a whole COPY, and
-  reads the answer later. Waiting for each answer at once cost a quarter of the time. The sink does
-  not keep one COPY open for all rows: the time in which Spark computes would then count against
-  statement_timeout.
+  reads the answer later. Waiting for each answer before the next chunk cost a quarter of the time.
+  The sink does not keep one COPY open for all rows: the time in which Spark computes would then
+  count against statement_timeout.
 - The server idles between two chunks, so a chunk has 40,000 rows. With 10,000 rows the sink was 5
   to 10 % slower than a bare COPY, with 40,000 it is 1 to 5 % slower.
 

@@ -275,7 +275,7 @@ class Ledger:
         return self._statement(_MOVE, *writer, *_columns(9, existing), self.key, entry.query)
 
     def _write_down(self, entry: Entry, rows: int, now: datetime) -> Statement:
-        """Return the INSERT into the history of each move that has a `verdict`."""
+        """Return the INSERT of a history row for each move that has a `verdict`."""
         ranges = (
             (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
             for tp, move in entry.moves.items()

@@ -44,7 +44,7 @@ WHERE c.oid = to_regclass(%s)
 
 
 class PostgresLedgerRepair:
-    """The `LedgerRepair` of a PostgreSQL schema. `dsn` is a connection string or URI, and secret.
+    """The `LedgerRepair` of a PostgreSQL schema. `dsn`, a connection string or URI, is secret.
 
     `users` finds sinks by their connections in pg_stat_activity; without the role
     pg_read_all_stats, it sees only connections of its own role. The tasks of a sink with

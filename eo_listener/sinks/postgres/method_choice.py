@@ -41,7 +41,7 @@ _CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked
 class ChosenMethod(NamedTuple):
     """A write method, and the `ranges` of the tasks if the method needs them.
 
-    TASKS needs them, and so does any method for the rest of a batch that is partly written.
+    TASKS needs the ranges, and so does any method that writes the rest of a partly written batch.
     """
 
     method: WriteMethod

@@ -67,10 +67,10 @@ class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
     `dsn` is a connection string or URI, or a function that returns one, which the sink calls for
-    each connection. `table` and the ledger are in `schema`; if it is None, in the schema in which
-    the search_path finds the table, or else in the first schema of the search_path. The sink
-    creates table and ledger if they do not exist, unless `create` is False. `mode`: "append", or
-    "upsert" with `keys`, which keeps the newest row of each key, by `version_column` if you name
+    each connection. `table` and the ledger are in `schema`. If it is None, they are in the schema
+    in which the search_path finds the table, or else in the first schema of the search_path. The
+    sink creates table and ledger if they do not exist, unless `create` is False. `mode`: "append",
+    or "upsert" with `keys`, which keeps the newest row of each key, by `version_column` if you name
     one, otherwise by offset. `apply`: your own SQL statements, or a function of (connection,
     entry), which run in the transaction; the batch's rows are in the table eo_batch, and `table` is
     then only the sink's name in the ledger. `dead_letters` names a table for rows that cannot be
