@@ -101,7 +101,7 @@ def _judge(
     """Judge a batch for one sink, and then the partitions for which it has no new offsets."""
     sink = ledger.key.sink
     runs = {head.run_id for head in ledger.heads.values()}
-    # Names under which the same run writes are no former names.
+    # Names under which the same run writes are not former names.
     former = {
         key: heads
         for key, heads in store.renamed.items()

@@ -51,8 +51,8 @@ Reading logs:
   gone.
 
 The Java client (`java_groups`) is the Admin client of Spark's own kafka-clients; each `JavaGroups`
-has one. It is needed because only the Java client supports delegation tokens, MSK IAM and other
-login handlers.
+has one. This client is needed because only the Java client supports delegation tokens, MSK IAM and
+other login handlers.
 
 - The Java client supports only the mode `simple`.
 - With `retries=0` the client never repeats an unanswered request; it repeats only a request that

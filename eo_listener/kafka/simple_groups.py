@@ -2,7 +2,7 @@
 
 All group stores that use librdkafka share the base class in this module. For each group, the base
 class has a client and an `Ownership`, which knows whether another driver has taken over the group.
-It keeps a limited number of clients open.
+The base class keeps a limited number of clients open.
 """
 
 from __future__ import annotations

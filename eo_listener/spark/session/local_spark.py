@@ -55,9 +55,9 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 class LocalSpark:
     """Starts one Spark session, at the first use, for tables of Delta Lake, of Iceberg, or both.
 
-    It adds missing jars and settings as `configure` does, and starts no query. `settings` override
-    the settings of this class, which override spark-defaults.conf. The object calls `announce`
-    before it starts Spark, because the start takes a long time.
+    The class adds missing jars and settings as `configure` does, and starts no query. `settings`
+    override the settings of this class, which override spark-defaults.conf. The object calls
+    `announce` before it starts Spark, because the start takes a long time.
     """
 
     def __init__(
