@@ -109,7 +109,7 @@ class DescribedTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers with open transactions by partition, and errors of unreadable partitions."""
+    """By partition: the producers with open transactions, and errors of unreadable partitions."""
 
     by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
@@ -270,7 +270,7 @@ class JavaTransactions:
             self._ask("groups.close", "closing the client", {"client": self._client})
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """Return the part of a request to the shim with the client's name and the time limit."""
+        """Return the part of a request that names the client, its properties and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 

@@ -168,7 +168,7 @@ class Logs:
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or of all topics except Kafka's own if it is None."""
         return tuple(sorted(self.leaders(topics, deadline)))
 
     def leaders(

@@ -144,13 +144,10 @@ def check_columns(
     They do not fit if:
 
     - They lack keys or version.
-    - Spark does not compare the keys.
+    - Spark cannot compare the keys.
     - The version is not an integer, date or timestamp.
     - The table would change their values. If `tested` is True, the sink itself refuses each row
       with a number that the table cannot hold.
-    - The table would convert keys or version. After the conversion, two keys could be equal, and a
-      newer version could be an older one. If the table pads a key, each batch would insert that key
-      again.
     """
     kinds = types_of(rows)
     require_written(keys, version, kinds)
@@ -167,26 +164,34 @@ def check_columns(
                 fix="Use columns of simple types, such as numbers and strings, as keys",
             )
     for name in (name for name in kinds if name in table.names):
-        types = table[name].dataType, rows[name].dataType
-        kind, stored = kinds[name], _declared(table[name])
-        fits = holds(*types)
-        if name in (*keys, version):
-            fits = kind == stored or (fits and not is_nested(kind) and not is_padded(stored))
-            cause = (
-                "the sink compares it with the table's column: different values could become "
-                "equal there, and a rounded, truncated or padded value is not found again"
-            )
-        else:
-            fits = fits or (tested and _holds_some(*types))
-            cause = "the table would round, cut or convert some of its values"
-        if not fits:
-            raise SettingsError(
-                f"column {name!r} is {kind} in the rows and {stored} in the table",
-                cause=cause,
-                fix="Use string or varchar instead of char in the table"
-                if is_padded(stored)
-                else f"Cast it to {stored} in the transform",
-            )
+        _check_type(rows[name], table[name], compared=name in (*keys, version), tested=tested)
+
+
+def _check_type(rows: StructField, table: StructField, *, compared: bool, tested: bool) -> None:
+    """Raise SettingsError if the table would change values of a column.
+
+    If the sink compares the column with the table's, a conversion could make two keys equal, or a
+    newer version an older one. If the table pads a key, each batch would insert that key again.
+    """
+    kind, stored = rows.dataType.simpleString(), _declared(table)
+    fits = holds(table.dataType, rows.dataType)
+    if compared:
+        fits = kind == stored or (fits and not is_nested(kind) and not is_padded(stored))
+        cause = (
+            "the sink compares it with the table's column: different values could become equal "
+            "there, and a rounded, truncated or padded value is not found again"
+        )
+    else:
+        fits = fits or (tested and _holds_some(table.dataType, rows.dataType))
+        cause = "the table would round, cut or convert some of its values"
+    if not fits:
+        raise SettingsError(
+            f"column {rows.name!r} is {kind} in the rows and {stored} in the table",
+            cause=cause,
+            fix="Use string or varchar instead of char in the table"
+            if is_padded(stored)
+            else f"Cast it to {stored} in the transform",
+        )
 
 
 def _declared(column: StructField) -> str:
@@ -196,7 +201,7 @@ def _declared(column: StructField) -> str:
 
 
 def _is_compared(kind: object) -> bool:
-    """Return True if Spark compares values of the type `kind`, given in Spark's JSON.
+    """Return True if Spark can compare values of the type `kind`, given in Spark's JSON.
 
     The type's `simpleString` does not suffice: a struct's fields may have any name.
     """
