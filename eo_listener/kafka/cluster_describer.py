@@ -70,7 +70,7 @@ class ClusterDescriber:
 
     def cluster(self) -> ClusterFacts:
         """Return facts about the cluster, and the settings of one broker. Raises KafkaError."""
-        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error shows why
         try:
             brokers = sorted(self._admin.list_topics(timeout=self._timeout).brokers)
         except KafkaException as error:
@@ -129,7 +129,7 @@ class ClusterDescriber:
 
         Raises KafkaError if Kafka cannot be reached, or refuses to describe the group.
         """
-        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error shows why
         facts = self.group(name)
         if facts.error is not None:
             raise KafkaError(
@@ -151,7 +151,7 @@ class ClusterDescriber:
             return None
 
     def try_creating(self, topic: str) -> str | None:
-        """Ask the brokers if the client may create this topic; they only validate the request.
+        """Ask the brokers whether the client may create this topic, without creating it.
 
         Returns Kafka's error, or None if the client may.
         """
@@ -164,7 +164,7 @@ class ClusterDescriber:
         return None
 
     def try_transactional_id(self, transactional_id: str) -> str | None:
-        """Test if the client may write with this transactional id, without fencing a producer.
+        """Test whether the client may write with this transactional id, without fencing a producer.
 
         Returns Kafka's error, or None if the client may. The request has a longer time-out than any
         broker allows, so the broker refuses the request before it fences a producer: it checks
@@ -271,5 +271,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of `operations`, or None if the broker lists none or is too old."""
+    """Return the names of `operations`, or None if the broker lists no operations or is too old."""
     return frozenset(operation.name for operation in operations) if operations else None

@@ -136,8 +136,8 @@ def judge_settings(
         yield warning(
             about,
             f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
-            "writers' snapshots behind main's head have expired too, it may be unclear if a batch "
-            "was rolled back, and the query would stop",
+            "writers' snapshots behind main's head have expired too, it may be unclear whether a "
+            "batch was rolled back, and the query would stop",
             f"ALTER TABLE {name.key} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
     elif not deletes:
