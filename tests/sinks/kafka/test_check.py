@@ -159,8 +159,8 @@ def test_without_transactions_none_is_asked_about() -> None:
         every = findings(cluster, explain=replace(EXPLAIN, fences=transactions))
         abouts = {finding.about.partition(" ")[0] for finding in every}
         asked[transactions] = (cluster.tried, sorted(abouts))
-    every = ["cluster", "ledger", "topic", "transactional"]
-    assert asked == {True: ([OWN], every), False: ([], ["ledger", "topic"])}
+    subjects = ["cluster", "ledger", "topic", "transactional"]
+    assert asked == {True: ([OWN], subjects), False: ([], ["ledger", "topic"])}
 
 
 COMPACT = {POLICY: "compact"}
