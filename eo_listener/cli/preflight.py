@@ -34,7 +34,9 @@ from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_check import check_machine
 from eo_listener.spark.session.local_spark import LocalSpark
 
-EXAMPLE = "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg -t flights"
+EXAMPLE = (
+    "Example: eo-listener preflight -b localhost:9092 -g flights-to-pg --sink job:delays"
+)
 
 
 def preflight(

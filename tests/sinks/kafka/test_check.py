@@ -73,7 +73,8 @@ def findings(
     arguments = {"dead_letters": None, "create": True, "by_executors": False, **sink}
     if arguments["dead_letters"] is not None:
         explain = replace(explain, topics=(*explain.topics, arguments["dead_letters"]))
-    return list(SinkCheck(cluster=cluster, explain=explain, query=query, **arguments).findings())
+    describer: Any = cluster  # it stands for a ClusterDescriber
+    return list(SinkCheck(cluster=describer, explain=explain, query=query, **arguments).findings())
 
 
 def told(
