@@ -21,8 +21,7 @@ from eo_listener import cli
 from eo_listener.audit.evidence import AppliedRange, LogFacts
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import PositionFindingKind
-from eo_listener.audit.proof import prove
-from eo_listener.audit.result import AuditFindingKind
+from eo_listener.audit.proof import AuditFindingKind, prove
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
