@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import replace
 
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.errors import counted, few
+from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.model.commit_metadata import MAX_BYTES, CommitMetadata
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
-from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
+from eo_listener.preflight.facts import IN_BATCHES, CheckPlan, ClusterFacts, GroupFacts, TopicFacts
 
 # Operations that imply another operation, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -46,38 +47,51 @@ def refused(
 
 UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 """Kafka's errors for a topic that does not exist."""
+_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
+NO_RIGHTS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", _NO_RIGHT})
+"""Kafka's errors for a missing right to a topic or a group."""
 # Commits need Read. Reading the start and end of the logs, with which each commit is compared,
 # needs Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
+def judge_rights(
+    about: str, facts: TopicFacts | GroupFacts, needed: Collection[str], plan: CheckPlan
+) -> Generator[CheckFinding, None, bool | None]:
+    """Yield a finding unless the client is known to have the rights `needed` on a topic or group.
+
+    Returns True if the client has the rights, False if it lacks one, or if Kafka did not describe
+    the topic or group, and None if Kafka does not report the rights.
+    """
+    resource = ["--topic" if isinstance(facts, TopicFacts) else "--group", facts.name]
+    lacking = missing(needed, facts.operations or ())
+    if facts.error in NO_RIGHTS:
+        yield refused(about, plan, needed, resource)
+    elif facts.error is not None:
+        yield note(about, f"it could not be described ({facts.error})")
+    elif facts.operations is None:
+        yield note(about, "Kafka does not report what the client may do with it")
+        return None
+    elif lacking:
+        yield refused(about, plan, lacking, resource)
+    return facts.error is None and not lacking
+
+
 def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
     """Yield the findings about a topic."""
     about = f"topic {topic.name}"
-    resource = ["--topic", topic.name]
-    if topic.error == "TOPIC_AUTHORIZATION_FAILED":
-        yield refused(about, plan, _NEEDED, resource)
-        return
     if topic.error in UNKNOWN:
         yield problem(
             about,
             "it does not exist, or the client may not Describe it",
-            "check its name; or, as an administrator: " + plan.grant(_NEEDED, resource),
+            "check its name; or, as an administrator: "
+            + plan.grant(_NEEDED, ["--topic", topic.name]),
         )
         return
-    if topic.error is not None:
-        yield note(about, f"it could not be described ({topic.error})")
-        return
-    if topic.operations is None:
-        yield note(about, "Kafka does not report what the client may do with it")
-    else:
-        lacking = missing(_NEEDED, topic.operations)
-        if lacking:
-            yield refused(about, plan, lacking, resource)
-        else:
-            partitions = counted(len(topic.ends), "partition")
-            yield fine(about, f"{partitions}; the client may commit for it (Read)")
-    if not topic.has_id:
+    if (yield from judge_rights(about, topic, _NEEDED, plan)):
+        partitions = counted(len(topic.ends), "partition")
+        yield fine(about, f"{partitions}; the client may commit for it (Read)")
+    if topic.error is None and not topic.has_id:
         yield note(
             about,
             "it has no topic id (Kafka before 2.8), so a recreated topic is recognised by its "
@@ -86,7 +100,6 @@ def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
 
 
 _OWN_GROUP = "give the query a group of its own"
-_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
@@ -123,19 +136,11 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     """Yield findings about the client's right to commit to a group."""
-    resource = ["--group", group.name]
-    if _NO_RIGHT in (group.error, group.held_error):
-        yield refused(about, plan, ["READ"], resource)
-    elif group.operations is not None:
-        lacking = missing(["READ"], group.operations)
-        if lacking:
-            yield refused(about, plan, lacking, resource)
-        else:
-            yield fine(about, "the client may commit to it (Read)")
-    elif group.error is None:
-        yield note(about, "Kafka does not report what the client may do with it")
-    if group.protocol is None and group.error not in (None, _NO_RIGHT):
-        yield note(about, f"it could not be described ({group.error})")
+    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
+    if facts.protocol is not None and facts.error not in (None, _NO_RIGHT):
+        return  # Kafka describes no group of another type
+    if (yield from judge_rights(about, facts, ["READ"], plan)):
+        yield fine(about, "the client may commit to it (Read)")
 
 
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
@@ -155,6 +160,7 @@ def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
 
 
 def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
+    recommits = plan.mode not in ("member", IN_BATCHES)
     other_members = tuple(member for member in group.members if member.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not other_members:
         yield fine(about, "its only member is the committer")
@@ -162,7 +168,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
         yield _with_members(about, group, plan)
     elif group.state in ("Dead", None):
         yield fine(about, "it does not exist yet: the first commit creates it")
-    elif group.simple is False and group.kind != "Consumer" and plan.mode != "member":
+    elif group.simple is False and group.kind != "Consumer" and recommits:
         yield warning(
             about,
             "it is empty, but had members: all its offsets, even new ones, expire together when "

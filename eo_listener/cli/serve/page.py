@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from eo_listener.audit.position_finding import PositionFinding, Severity
+from eo_listener.audit.position_finding import PositionFinding
 from eo_listener.cli.options import utc
 from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, WholeBatch
 from eo_listener.cli.serve.elements import cut, excess, html, node, number, table
@@ -20,6 +20,7 @@ from eo_listener.cli.serve.groups_section import (
 )
 from eo_listener.cli.serve.watched import Groups, LoggedError, Moment, Reading, Unknown, View
 from eo_listener.errors import counted, length
+from eo_listener.model.check_finding import Severity
 from eo_listener.version import __version__
 
 _LEAST: Final = 2.0  # seconds between two requests of a browser

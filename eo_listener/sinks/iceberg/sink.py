@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
@@ -21,6 +22,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, SHARE, Refusals, RowFilter
 from eo_listener.sinks.iceberg import catalog
+from eo_listener.sinks.iceberg.check import TableCheck
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.dead_letters import (
     DeadLetterTables,
@@ -186,6 +188,20 @@ class IcebergSink:
                 table = existing or self._make(rows)
                 writer = stack.enter_context(self._writer(table, rows, entry))
             return self._publication(table, writer, entry).write()
+
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what would keep a batch from being written, and what is risky; change nothing.
+
+        It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
+        """
+        check = TableCheck(
+            name=self._name, session=self._session, query=query, create=self._creation.create
+        )
+        every = [*checked(self.label, check.findings())]
+        if self._letters is not None:
+            check = replace(check, name=self._letters, has_ledgers=False)
+            every += checked(self._letters.label, check.findings())
+        return every
 
     def close(self) -> None:
         """Release the snapshots that were read; the session's connections stay open."""
