@@ -237,10 +237,14 @@ class AuditOutcome:
         if not {"checkpoint", "ledger"} <= {*self.compared}:
             places = ", ".join(self.compared) or "nothing"
             return f"nothing found lost or doubled (compared: {places})"
-        uncertain = unproved or any(
-            finding.kind.uncompared
-            for finding in self.findings
-            if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
+        uncertain = (
+            self.uncounted_rows
+            or unproved
+            or any(
+                finding.kind.uncompared
+                for finding in self.findings
+                if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
+            )
         )
         return "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
 

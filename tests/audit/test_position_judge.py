@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eo_listener.audit.advice import Advice
+from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import (
     SHOWN,
     AuditOutcome,
@@ -20,6 +21,7 @@ from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Po
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.check_finding import Severity
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.typed_command import ClusterCommands
@@ -85,6 +87,15 @@ OTHER_QUERY = held(1, 50, query="deadbeef-0")
 TWO_QUERIES = in_group({TP: held(60)[TP], OTHER: OTHER_QUERY[OTHER]})
 OF_SECOND = replace(checkpoint(), done={OTHER: 60}, ahead={OTHER: 60}, began={OTHER: 0})
 OLDER = held(40, query="deadbeef-0")
+UNMARKED = {TP: Position(offset=40, metadata="")}
+
+
+def rewound(start: int) -> Held:
+    """Return what a group holds that `group rewind` moved back from `start`."""
+    author = CommitMetadata(name="", query_id="", run_id="0", batch_id=-1, command="group rewind")
+    return {TP: Position(offset=40, metadata=author.rewinding(start).text())}
+
+
 NO_METADATA = {TP: Position(offset=60, metadata="")}
 OPEN = logged(log(stable=90), open_since={TP: 7200.0})
 OLD_NAME, OLD_TABLE = LedgerKey("delays", "old"), LedgerKey("old", "flights")
@@ -270,7 +281,7 @@ def test_what_is_lost_is_counted(given: Given, of: set[Kind], lost: int, parts: 
     ("more", "fix"),
     [
         (stored(ledger(60)), 'starting_offsets(ledger=sink, query="flights"'),
-        (grouped(60), 'starting_offsets(group="g", missing="fail", options=...)'),
+        (grouped(60), 'starting_offsets(group="g", missing="fail", bootstrap_servers="k:9092")'),
         ({}, "check the path"),
     ],
 )
@@ -521,6 +532,8 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
         {"uncommitted": frozenset({TP.topic})},
         # What Kafka has deleted cannot be read again.
         logged(log(start=60)),
+        # It was moved back from beyond the query's beginning, by a command.
+        in_group(rewound(70)),
     ],
 )
 def test_what_is_in_a_sink_was_read(more: Given) -> None:
@@ -630,6 +643,41 @@ def test_a_partition_only_the_group_holds_is_looked_at() -> None:
     """Where nothing else has it, the group's own offset counts."""
     alone = group({TopicPartition("x", 0): Position(offset=50, metadata="")})
     assert Kind.TOPIC_GONE in kinds(judged(logged(log()) | {"groups": (alone,)}))
+
+
+@pytest.mark.parametrize(("held_there", "lost"), [(OLDER, 20), (UNMARKED, 0)])
+def test_a_group_that_may_have_been_moved_back_proves_no_loss(held_there: Held, lost: int) -> None:
+    """Only the commit of another query shows which records came before this query's beginning."""
+    found = judged(done(70, began={TP: 60}) | in_group(held_there))
+    assert Kind.NEVER_READ in kinds(found)
+    assert (found.count(Harm.LOST), found.count(Harm.UNPROVED)) == (lost, 20 - lost)
+
+
+def test_a_group_that_was_moved_back_is_behind() -> None:
+    """The cause names the command, and not a listener that fails."""
+    found = only(judged(DONE | in_group(rewound(70))))
+    assert found.kind is Kind.GROUP_BEHIND
+    assert "eo-listener group rewind" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost", "words"),
+    [
+        (None, 20, "see --rows"),
+        ((), 20, "starting_offsets(ledger=sink"),
+        # Compaction and markers leave offsets without a row.
+        ((OffsetRange(45, 60),), 0, "do not start from the ledger"),
+    ],
+)
+def test_a_ledger_that_is_behind_its_rows_lacks_nothing(
+    rows: Intervals | None, lost: int, words: str
+) -> None:
+    """A start from such a ledger would write the rows twice."""
+    unclaimed = None if rows is None else {TP: rows}
+    found = judged(DONE | stored(replace(ledger(40), unclaimed=unclaimed)))
+    behind = next(each for each in found.findings if each.kind is Kind.LEDGER_BEHIND)
+    assert found.count(Harm.LOST) == lost
+    assert words in behind.fix
 
 
 @pytest.mark.parametrize(
