@@ -366,7 +366,7 @@ class CheckpointReading:
         if not rests or offsets.continuous:
             return planned
         skipped = batches.skipped
-        if newest > committed.newest + 1 and not skipped and batches.have_holes:
+        if newest > committed.newest + 1 and not skipped and batches.have_gaps:
             return planned  # asynchronous progress tracking, which leaves out files
         return self._with_next(replace(planned, skipped=skipped), newest, batches)
 

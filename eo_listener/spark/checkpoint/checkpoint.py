@@ -50,7 +50,7 @@ class Batches:
         return tuple(batch for batch in self.planned[:-1] if batch > last)
 
     @property
-    def have_holes(self) -> bool:
+    def have_gaps(self) -> bool:
         """True if batches in `commits/` are missing: with asynchronous progress tracking."""
         return (
             bool(self.committed) and len(self.committed) <= self.committed[-1] - self.committed[0]
@@ -60,7 +60,7 @@ class Batches:
     def needed(self) -> tuple[int, ...]:
         """The batches whose offsets Spark reads at the query's next start, as far as is known."""
         newest = max((*self.planned, *self.committed), default=-1)
-        return () if self.have_holes else tuple(range(max(newest - 1, 0), newest + 1))
+        return () if self.have_gaps else tuple(range(max(newest - 1, 0), newest + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
