@@ -53,7 +53,7 @@ class ExitCode(IntEnum):
     FOUND = 1
     """The command found what it looks for, or refused to continue because of what it found."""
     WRONG_USE = 2
-    """The command line cannot be carried out, or names something that does not exist."""
+    """The command's arguments cannot be used, or name something that does not exist."""
     UNREACHABLE = 3
     """The command could not reach, read or write something, or lacks a permission."""
     FAULT = 70
@@ -80,15 +80,15 @@ class EoListenerError(Exception):
         super().__init__(problem, cause, fix)
 
     def as_kind(self, kind: type[_Kind], *, label: str = "", fix: str | None = None) -> _Kind:
-        """Return an error of `kind` with the same problem, cause and fix; `fix` replaces the fix.
+        """Return this error as an error of `kind`; `fix`, if given, replaces the fix.
 
-        The problem then begins with `label`, the name of the sink or ledger.
+        If `label`, the name of a sink or ledger, is given, the problem begins with it.
         """
         problem = f"{label}: {self.problem}" if label else self.problem
         return kind(problem, cause=self.cause, fix=fix or self.fix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let an error be copied, and sent to another process, with all its attributes."""
+        """Keep all attributes when the error is copied or sent to another process."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
@@ -312,7 +312,7 @@ class StorageError(UnavailableError):
 
     Cause: wrong credentials, a wrong address, or unavailable storage. The query itself may
     continue.
-    Fix: give the storage's options with `--storage key=value`, and check if it can be read.
+    Fix: give the storage's options with `--storage key=value`, and check that it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
@@ -335,7 +335,8 @@ class RetriableSinkError(SinkError):
     If the query failed, restart it as soon as the store answers.
     """
 
-    #: True if kept rows of the batch are lost, so that they must be computed again.
+    #: True if rows that the executors kept for the batch are lost, so that Spark must compute them
+    #: again.
     lost_rows = False
 
 
@@ -350,7 +351,7 @@ class SinkLockedError(SinkError):
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: only the ledger shows if the batch was applied.
+    """The answer to COMMIT was lost: only the ledger shows whether the batch was applied.
 
     Cause: the server or the network to it went down.
     Fix: restart the query. It reads the ledger first, and does not repeat a batch that the ledger

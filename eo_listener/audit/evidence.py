@@ -16,12 +16,12 @@ class AppliedRange:
     """A ledger's claim about one partition: all of `range` was applied.
 
     `topic_id` is the topic's id when the range was applied, or None if unknown; `gaps` are offsets
-    in `range` that were lost and accepted as lost. Below `known_from` it is unknown if everything
-    was applied: the ledger no longer records where the query began, and which gaps were accepted.
-    `older` are the ranges applied from older topics of the same name, by their ids: their rows look
-    like those of this topic. `beside` are the ranges that other queries have applied to the same
-    table, one range for each query. If an offset is in several ranges, its row does not show which
-    query wrote it.
+    in `range` that were lost and accepted as lost. Below `known_from` it is unknown whether
+    everything was applied: the ledger no longer records where the query began and which gaps were
+    accepted. `older` are the ranges applied from older topics of the same name, by their ids: their
+    rows look like those of this topic. `beside` are the ranges that other queries have applied to
+    the same table, one range for each query. If an offset is in several ranges, its row does not
+    show which query wrote it.
     """
 
     range: OffsetRange
@@ -42,8 +42,9 @@ class LogFacts:
     """The facts about one partition's log in Kafka.
 
     `start` is the first offset that the log still has, `stable` is the start of the first open
-    transaction, and `end` is the next offset to be written. `transactional` is True if any producer
-    of the topic is transactional. `compacted` and `transactional` are None if unknown.
+    transaction (`end` if there is none), and `end` is the next offset to be written.
+    `transactional` is True if any producer of the topic is transactional. `compacted` and
+    `transactional` are None if unknown.
     """
 
     start: int

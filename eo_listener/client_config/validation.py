@@ -1,8 +1,8 @@
 """Checks that a client's names, addresses and properties reach Kafka unchanged.
 
-A client written in C takes a NUL for the end of a text, and so would use another group if a group's
-name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the whole
-process.
+A client written in C takes a NUL for the end of a text, and so would use a different group if a
+group's name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the
+whole process.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def require_property(name: str, value: object) -> None:
 def require_ports(servers: str) -> None:
     """Raise SettingsError for an address with a port out of range.
 
-    librdkafka would connect to another port, since it keeps only the number's lower 16 bits.
+    librdkafka would connect to a different port, since it keeps only the lower 16 bits of the
+    number.
     """
     for server in servers.split(","):
         port = _PORT.search(server)

@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class DataFrames:
-    """Carries out a batch's operations on DataFrames, classic or Connect. Raises Spark's errors."""
+    """Carries out a batch's operations on DataFrames, also under Connect. Raises Spark's errors."""
 
     def __init__(self) -> None:
         self._stages = RunStages()
@@ -41,15 +41,15 @@ class DataFrames:
         return not is_connect(frame) and has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while several frames made of it are computed."""
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
         return cached_rows(frame)
 
     @contextmanager
     def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> Iterator[Any]:
         """Compute the rows of `frame` once, and yield the frame to use.
 
-        `source` is the DataFrame of the batch, from which `frame` is made. Raises SinkError if
-        Spark has computed a part of the rows twice, and JvmError.
+        `source` is the DataFrame of the batch, from which `frame` is made. Raises JvmError, and
+        SinkError if Spark has computed a part of the rows twice.
         """
         if is_connect(frame):
             with computed_rows(frame) as rows:
@@ -64,7 +64,7 @@ class DataFrames:
                     stack.callback(self._stages.skip_jobs, session)
                     yield rows
                     return
-            if self.has_shuffle(source):  # each new try would read the remains of its files
+            if self.has_shuffle(source):  # each new attempt would read the same damaged shuffle
                 break
         raise SinkError(
             REPEATED,
@@ -73,5 +73,5 @@ class DataFrames:
         )
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows, and keep none."""
+        """Compute all rows of `frame`, and discard them."""
         frame.write.format("noop").mode("overwrite").save()

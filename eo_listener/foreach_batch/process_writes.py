@@ -91,8 +91,8 @@ class ProcessWrites:
     ) -> bool:
         """Claim a batch that the ledger already has; return False if it belongs to another writer.
 
-        If this run has moved a head and no writer is known, a sink with another label has moved
-        that head.
+        Set `in_this_run` if this run has moved one of the batch's heads. If no writer is known in
+        that case, a sink with another label has moved the head, and the batch belongs to that sink.
         """
         with self._changed:
             writers = self._writers(plan)
@@ -176,7 +176,7 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
     return SettingsError(
         f"{sink.label} already got batch {plan.batch_id} in this run, from another "
         "exactly_once(...)",
-        cause="one foreachBatch calls two exactly_once(...) for one sink under one name, or "
+        cause="a foreachBatch function calls two exactly_once(...) for one sink under one name, or "
         "two sinks of one name write the same table; the second would see the batch as "
         "applied and write nothing",
         fix="Union both DataFrames and write them with one exactly_once(...), or give each a "

@@ -22,7 +22,7 @@ from eo_listener.offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """Limits for retries if a store is unavailable, busy or in conflict; times in seconds.
+    """Limits for retries if a store is unavailable or busy, or reports a conflict; in seconds.
 
     `timeout` runs from the first failure, so the writer repeats even a batch that took an hour
     before it failed. The waits grow from `first` to `longest`. For commits to groups, see
@@ -104,8 +104,8 @@ class SinkWriter:
     ) -> Written:
         """Write the rows of `frame`, and the ledger entry `entry`, exactly once.
 
-        `renew`, if given, computes the rows again and returns the frame for the next try: the
-        method calls it if Spark has lost rows that were computed before.
+        `renew`, if given, computes the rows again and returns the frame for the next attempt. The
+        method calls `renew` if Spark has lost rows that were computed before.
 
         Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
         if the ledger does not show whether the store has accepted it.

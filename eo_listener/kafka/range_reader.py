@@ -56,8 +56,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """Yield the records in `ranges`. Raises KafkaError, also if the deadline passes.
 
-        If `silence` is given, each message moves the deadline to `silence` seconds after that
-        message. Messages of a partition that is already read to the end of its range do not count.
+        If `silence` is given, each message that arrives moves the deadline to `silence` seconds
+        later. Messages of a partition that is already read to the end of its range do not count.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
@@ -251,11 +251,11 @@ class StoredRecord(NamedTuple):
 class TargetLogs:
     """Reads the logs to which a sink without transactions writes. Only one thread may use it.
 
-    It reads with read_uncommitted: the sink's records belong to no transaction, and open
+    The class reads with read_uncommitted: the sink's records belong to no transaction, and open
     transactions of other producers would hide them.
 
     `timeout` limits each request, in seconds. While records are read, it limits each wait for the
-    next record of a partition that is not yet read to its end. All requests raise KafkaError.
+    next record of a partition that is not yet read to its end. Every request may raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""The meaning of Kafka's errors for a commit: cause, fix, and if Kafka may have stored it anyway.
+"""The meaning of Kafka's errors for a commit: cause, fix, and whether Kafka may have stored it.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own errors, for requests that never left this machine or were never answered.
@@ -52,7 +52,7 @@ PASSING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
-    """The meaning of one name of a Kafka error.
+    """The meaning of one of Kafka's error names.
 
     A `lasting` error stays until somebody changes something. After an error with `outcome_unknown`
     the commit may have been stored nevertheless. A `fatal` error is final: another committer has
@@ -122,8 +122,8 @@ _LOADING = ErrorMeaning(
         "the group's coordinator has been loading its partition of __consumer_offsets for a "
         "minute or more: the partition is large, usually because it is not being compacted; or, "
         "in transactional mode, it cannot reach the transaction coordinator",
-        "check the coordinator's log, that its log cleaner runs (log.cleaner.enable), and that "
-        "the brokers can reach each other",
+        "read the coordinator's log, and check that its log cleaner runs (log.cleaner.enable) and "
+        "that the brokers can reach each other",
     ),
 )
 _MEMBERS = ErrorMeaning(

@@ -13,7 +13,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The plan of one batch: its offset ranges, also empty ranges, by the index of the source."""
+    """The plan of one batch: its offset ranges, including empty ones, by the source's index."""
 
     query_id: str
     run_id: str
@@ -46,11 +46,11 @@ class PlannedBatch:
     """
     continued: frozenset[TopicPartition] = frozenset()
     """The partitions that an earlier batch of the checkpoint has planned: they start at the end of
-    that batch. With counted sources, BATCHES is one of them.
+    that batch. With counted sources, BATCHES is one of these partitions.
     """
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
-        """Return the plan without the `continued` partitions that still start at `initial`.
+        """Return a plan in which `continued` lacks the partitions that still start at `initial`.
 
         `initial` are the offsets at which the query began to read, so earlier batches have read
         nothing from these partitions.
@@ -75,8 +75,8 @@ class PlannedBatch:
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Return the ranges of the Kafka partitions of all sources, in order.
 
-        Raises SettingsError if two sources read the same partition, for which a ledger has only one
-        head, and if the batch has no source.
+        Raises SettingsError if the batch has no source, or if two sources read the same partition,
+        for which a ledger has only one head.
         """
         if not self.sources and self.counted is None:
             raise SettingsError(
@@ -92,7 +92,7 @@ class PlannedBatch:
                     f"two sources of the query read {twice[0]} (the second is source {index})",
                     cause="the ledger holds one position for each topic and partition, whichever "
                     "cluster the topic is on. If a stream is joined with itself, Spark makes two "
-                    "sources of it, and each reads up to an end of its own",
+                    "sources of it, and each may read up to a different offset",
                     fix="(1) To read a topic twice, read it once and use that DataFrame twice: a "
                     "union of it with itself is one source. (2) A join of a stream with itself is "
                     "not supported: group by its key instead, or join in a separate query that "

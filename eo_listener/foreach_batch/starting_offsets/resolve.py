@@ -128,7 +128,7 @@ def choose_for_group(
     out_of_range: Policy,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    """Return the offsets to commit to a group, as `choose` finds them.
+    """Return the offsets to commit to a group, chosen by the rules of `choose`.
 
     A group can only hold real offsets, so "earliest" and "latest" mean the current start and end of
     the log. If the origin has no offset for a partition, but the group has one (`covered`), the
@@ -197,7 +197,7 @@ def _refuse_recreated(
             f"{origin.label} belongs to an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and recreated, so the offsets now name other records",
-            fix="To read the new topic from its beginning while the others continue, give "
+            fix="To read the new topic from its beginning while the other topics continue, give "
             'recreated="earliest", and write with exactly_once(..., on_recreated="restart")',
         )
 

@@ -1,4 +1,4 @@
-"""`starting_offsets`: returns the value of Spark's `startingOffsets` with which a query starts."""
+"""`starting_offsets`: returns a value for Spark's option `startingOffsets`."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def starting_offsets(
 ) -> str:
     """Return Spark's `startingOffsets` JSON for a query that is to begin at an origin.
 
-    Give exactly one origin: `ledger`, a sink or all sinks of a query, with the query's name there
-    as `query`; a consumer `group`; the `checkpoint` of another query, for its newest committed
-    batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
+    Give exactly one origin: `ledger`, a sink or all sinks of a query, with the query's name in the
+    ledger as `query`; a consumer `group`; the `checkpoint` of another query, for its newest
+    committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
     `assign`); `bootstrap_servers` and `topics` replace the servers and the topics in these options.
     Without topics in any of these, the function uses the origin's topics. The result contains all
     partitions of the topics, as Spark requires.
 
-    `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
-    the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
-    starts at the end of its log.
+    `missing` decides about a partition without a position in the origin, `out_of_range` about a
+    position outside the log: each is "earliest", "latest" or "fail". A partition without records
+    since `timestamp` starts at the end of its log.
 
     The function recognises a recreated topic by its id, which only a ledger holds, or by missing
     partitions. `recreated="fail"` refuses such a topic; "earliest" reads such a topic from its

@@ -158,7 +158,7 @@ _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
 
 @contextmanager
 def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[None]:
-    """Raise SinkError for an error of SQLite, as `explain` does."""
+    """Raise the SinkError that `explain` returns for an error of SQLite in the block."""
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning) as error:
@@ -195,7 +195,7 @@ def explain_commit(
 
     SQLite notices a full disk before it has written the last page of the transaction, and a lock
     before it has written the first page. Any other failure may have come later, during the sync.
-    Then SQLite's recovery decides if the batch was written.
+    Then SQLite's recovery decides whether the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(
@@ -219,8 +219,8 @@ def explain_commit(
 def lock_error(path: Path, waited: float) -> SinkLockedError:
     """Return the error for a locked file.
 
-    If other processes have the file open, the error names them, and the command that ends one. If
-    no such process is visible, the error names the command that finds it.
+    If other processes have the file open, the error names them, and shows the command that ends one
+    of them. If no such process is visible, the error shows the command that finds it.
     """
     processes = holders(path)
     if not processes:

@@ -88,7 +88,7 @@ class Checkpoint:
     def exists(self) -> bool:
         """Return True if the folder exists and looks like a checkpoint.
 
-        Raises CheckpointError if the folder holds something else.
+        Raises CheckpointError if the folder has files but no `metadata`.
         """
         # When a query starts, its folder at first has only a temporary file.
         names = {name for name in self.location.names() or () if not name.startswith(".")}
@@ -118,7 +118,7 @@ class Checkpoint:
         )
 
     def plan_id(self, batch: int) -> str:
-        """Return a digest of a batch's plan; another plan of the same batch has another digest."""
+        """Return a digest of a batch's plan, which differs for another plan of the same batch."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
@@ -126,7 +126,7 @@ class Checkpoint:
 
         The method stops after 30 batches that cannot be read: older batches are of no use. Gaps are
         normal: Spark deletes old batches, and asynchronous progress tracking never writes some
-        batches. A last planned batch that is not committed is normal too.
+        batches. It is also normal that the last planned batch is not committed.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -150,7 +150,8 @@ class Checkpoint:
         """Return the offsets at which a Kafka source began, or None if the checkpoint lacks them.
 
         `source` is the index of the source among the distinct sources, as in a progress event. The
-        checkpoint lacks these offsets for continuous processing, and for sources other than Kafka.
+        checkpoint lacks these offsets under continuous processing, and for sources other than
+        Kafka.
         """
         try:
             return self._parse(f"sources/{source}/0", log_files.parse_initial_offsets)
@@ -172,7 +173,7 @@ class Checkpoint:
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
     def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
-        """Raise CheckpointError if a batch lacks sources, because its file was cut after a line.
+        """Raise CheckpointError if a batch lacks sources: then its file was cut off after a line.
 
         The number of a query's sources never changes, unless the sources have names (Spark 4.2,
         version 2).
@@ -193,7 +194,7 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return the number of the query's sources, judging by the folders and by another batch."""
+        """Return the number of the query's sources, read from `sources/` and from another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]

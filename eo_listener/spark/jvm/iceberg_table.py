@@ -42,10 +42,10 @@ class MainMovedError(Exception):
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """Return a session that has the catalog: this thread's, pyspark's, `default`, or the first.
+    """Return the first session of `candidate_sessions` that has the catalog.
 
-    If no session has the catalog, the function returns the first of these sessions. Raises JvmError
-    if no session exists.
+    If no session has the catalog, the function returns the first session. Raises JvmError if no
+    session exists.
     """
     sessions = candidate_sessions(default)
     with asking("find a session"):
@@ -93,7 +93,7 @@ class IcebergTable:
     """One table in its state at the last call of `refresh`, independent of a catalog's cache.
 
     `version` is the location of the table's metadata file; each commit writes a new file. Every
-    method raises ThrownError and JvmError.
+    method may raise ThrownError and JvmError.
     """
 
     def __init__(self, spark: Any, table: Any, address: Any = None) -> None:
@@ -137,7 +137,7 @@ class IcebergTable:
         """Read the table's metadata from the catalog."""
         with java_errors():
             metadata = self._table.operations().refresh()
-            if metadata is None:  # the table is gone, and Java throws that only once
+            if metadata is None:  # the table is gone; only the first call of Java throws
                 raise ThrownError((_NO_TABLE,), "Table does not exist")
             self._metadata = metadata
             self.version = str(self._metadata.metadataFileLocation())
@@ -157,7 +157,7 @@ class IcebergTable:
 
     @property
     def uuid(self) -> str:
-        """The id of this table; a new table with the same name has another id."""
+        """The id of this table; a new table with the same name has a different id."""
         with java_errors():
             return str(self._metadata.uuid())
 
@@ -211,7 +211,7 @@ class IcebergTable:
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
-        """Return the ids of the snapshots added after this snapshot, on any branch or none."""
+        """Return the ids of the snapshots added after this snapshot, whether on a branch or not."""
         with java_errors():
             snapshots, added = self._metadata.snapshots(), []
             for index in reversed(range(snapshots.size())):
@@ -239,7 +239,7 @@ class IcebergTable:
 
         `at` is the snapshot at which main must be, or None if there must be no main. With
         `summary`, the method adds an empty snapshot with this summary to the branch. Raises
-        MainMovedError if main is elsewhere.
+        MainMovedError if main is at a different snapshot.
         """
         with java_errors():
             transaction = self._begin(at)
@@ -352,7 +352,7 @@ class IcebergTable:
         """Commit the transaction, once: Iceberg refuses it if the table has changed since.
 
         `commitTransaction` would retry. If its first commit succeeded and the answer was lost, it
-        takes that commit for another writer's commit, and deletes files of the committed snapshots.
+        would take that commit for another writer's, and delete files of the committed snapshots.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())
@@ -422,7 +422,7 @@ class ChangedFiles(NamedTuple):
     def repeated(self, table: Any, behind: int) -> Any:
         """Return an uncommitted operation on `table` that repeats the changes.
 
-        The caller knows that the changes are valid after the snapshots up to `behind`.
+        The caller must know that the changes are still valid after the snapshots up to `behind`.
         """
         if self.with_deletes:
             # Without `validateFromSnapshot`, a replaced deletion vector is a conflict, and so is an

@@ -42,7 +42,7 @@ _SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
 def has_shuffle(frame: Any) -> bool:
     """Return True if Spark shuffles rows to compute `frame`. Raises the errors of py4j.
 
-    A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
+    A shuffle for a broadcast does not count: every task gets all rows of that side of a join.
     """
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
     broadcast: int | None = None  # the column of the last broadcast's name
@@ -63,10 +63,10 @@ def tagged_jobs(session: SparkSession) -> Iterator[str]:
     """Tag the jobs of the block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
-        _run_empty_job(session)  # the oldest job: if the store has it, it has all of them
+        _run_empty_job(session)  # the oldest job: if the store still has this job, it has all jobs
         yield tag
     with _tagged(session, tag + _END):
-        _run_empty_job(session)  # if the store has its end, it has everything before
+        _run_empty_job(session)  # if the store has the end of this job, it has all earlier events
 
 
 def has_repeated(session: SparkSession, tag: str) -> bool:
@@ -115,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Do not count the jobs so far: a sink ran them over rows that were already computed."""
+        """Ignore the jobs so far, which a sink ran over rows that were already computed."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
@@ -140,7 +140,7 @@ def _run_empty_job(session: SparkSession) -> None:
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
     """Return the jobs with `tag`, after Spark's status store has recorded their ends.
 
-    When it has recorded the end of a job, it has also recorded the job's stages.
+    If the store has recorded the end of a job, it has also recorded the job's stages.
     """
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()
@@ -201,7 +201,7 @@ def _stage(store: Any, number: int) -> Any:
 
 def _unknown(cause: str, setting: str) -> RetriableSinkError:
     return RetriableSinkError(
-        "Spark does not report if it has computed a part of the batch twice",
+        "Spark does not report whether it has computed a part of the batch twice",
         cause=cause,
         fix=f"Raise {setting}",
     )
