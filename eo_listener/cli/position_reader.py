@@ -366,7 +366,11 @@ class CheckpointReading:
         if not rests or offsets.continuous:
             return planned
         skipped = batches.skipped
-        if newest > committed.newest + 1 and not skipped and batches.have_gaps:
+        if (
+            newest > committed.newest + 1
+            and not skipped
+            and not _are_consecutive(batches.committed)
+        ):
             return planned  # asynchronous progress tracking, which leaves out files
         return self._with_next(replace(planned, skipped=skipped), newest, batches)
 
@@ -396,6 +400,10 @@ class CheckpointReading:
         for source in self._checkpoint.folders("sources"):
             with suppress(CheckpointError):  # of a source that the query no longer has, perhaps
                 yield from (self._checkpoint.initial(source) or {}).items()
+
+
+def _are_consecutive(batches: Sequence[int]) -> bool:
+    return bool(batches) and len(batches) == batches[-1] - batches[0] + 1
 
 
 def _damaged(positions: CheckpointPositions, error: CheckpointError) -> CheckpointPositions:

@@ -65,8 +65,9 @@ def test_a_damaged_file_is_a_finding(plain: Path) -> None:
         (["offsets/3"], ["offsets/3"]),
         # The copy has offsets/3, and not the commits of batches that ended meanwhile.
         (["commits/2", "commits/3"], ["commits/2"]),
-        # Asynchronous progress tracking leaves out files, and nothing shows what else is missing.
+        # Asynchronous progress tracking leaves out both files of a batch.
         (["offsets/2", "commits/2"], []),
+        (["offsets/1", "commits/1", "offsets/2", "commits/2", "commits/3"], []),
     ],
 )
 def test_files_of_a_partial_copy(left_out: list[str], missing: list[str], tmp_path: Path) -> None:

@@ -50,17 +50,14 @@ class Batches:
         return tuple(batch for batch in self.planned[:-1] if batch > last)
 
     @property
-    def have_gaps(self) -> bool:
-        """True if batches in `commits/` are missing: with asynchronous progress tracking."""
-        return (
-            bool(self.committed) and len(self.committed) <= self.committed[-1] - self.committed[0]
-        )
-
-    @property
     def needed(self) -> tuple[int, ...]:
-        """The batches whose offsets Spark reads at the query's next start, as far as is known."""
-        newest = max((*self.planned, *self.committed), default=-1)
-        return () if self.have_gaps else tuple(range(max(newest - 1, 0), newest + 1))
+        """The committed batches whose offsets Spark reads at the query's next start.
+
+        They are the newest batch and the batch before it. With asynchronous progress tracking, a
+        batch may have no files at all.
+        """
+        newest = max((*self.planned, *self.committed), default=0)
+        return tuple(batch for batch in self.committed[-2:] if batch >= newest - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
