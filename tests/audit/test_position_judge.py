@@ -500,6 +500,8 @@ REPLACED_TARGET = stored(ledger(60, targets=("out",), replaced=("out",)))
     [
         # The sink commits with its batch, and later the listener the same.
         (done(60, ahead=[70]) | BY_BOTH, set()),
+        # Two queries with topics of their own commit to one group.
+        (DONE | in_group({**held(60), WEATHER: held(9, query="deadbeef-0")[TP]}), set()),
         # Heads are never deleted, and may be of a topic that was deleted on purpose.
         (logged(log()) | DONE | stored(ledger(heads={TP: head(60), WEATHER: head(50)})), set()),
         # Without a checkpoint it is not known of which query the group is.
@@ -556,6 +558,9 @@ def test_what_is_in_a_sink_was_read(more: Given) -> None:
         # It may be that nothing has come since a new checkpoint: then nobody else commits. A
         # rewind that nothing asks for could hide what else is wrong.
         (DONE | EARLIER, Kind.GROUP_FOREIGN, "new checkpoint", "rewind"),
+        # No query has committed to it: a command would take it from its owner.
+        (DONE | in_group({TP: Position(offset=95, metadata="")}), Kind.GROUP_FOREIGN,
+         "check that -g", "eo-listener"),
         # Its newest files cannot be used, so nothing is known to be ahead of it.
         (done(10, **DAMAGED) | grouped(60), Kind.CHECKPOINT_DAMAGED, "", "rewind"),
         # Kafka deletes the offsets with the topic, and those of the checkpoint are of the old one.
