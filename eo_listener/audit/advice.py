@@ -93,8 +93,8 @@ class Advice:
             )
         if ledger.unclaimed is None and is_apart:
             return (
-                f"{restart}. If the table already has these records (see --rows), only the ledger "
-                f"is old, and that would write them twice: instead use {_GO_ON}"
+                f"{restart}; or, if the table already has these records (--rows shows them), so "
+                f"that this would write them twice: {_GO_ON}"
             )
         return restart
 

@@ -236,8 +236,8 @@ class _GroupCheck:
                 cause="the name is wrong: this is the group of a consumer; or the group was "
                 "changed with Kafka's own tool after the query's last commit",
                 fix="check that -g names the query's group; if it does, the query's next commit "
-                "goes to it, unless the group is ahead of the query: then move it back with "
-                "`eo-listener group rewind`",
+                "goes to it, unless the group is ahead of the query: then move it back (group "
+                "rewind)",
                 severity=Severity.PROBLEM,
                 ranges=single(other),
             )

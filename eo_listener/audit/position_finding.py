@@ -237,16 +237,16 @@ class AuditOutcome:
         if not {"checkpoint", "ledger"} <= {*self.compared}:
             places = ", ".join(self.compared) or "nothing"
             return f"nothing found lost or doubled (compared: {places})"
-        uncertain = (
-            self.uncounted_rows
-            or unproved
-            or any(
-                finding.kind.uncompared
-                for finding in self.findings
-                if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
-            )
+        uncertain = unproved or any(
+            finding.kind.uncompared
+            for finding in self.findings
+            if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
         )
-        return "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
+        if uncertain:
+            return "nothing found lost or doubled"
+        if self.uncounted_rows:
+            return "by the positions, nothing lost or doubled"
+        return "nothing lost, nothing doubled"
 
     @property
     def verdict(self) -> str:

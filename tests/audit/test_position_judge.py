@@ -668,10 +668,10 @@ def test_a_group_that_was_moved_back_is_behind() -> None:
 @pytest.mark.parametrize(
     ("rows", "lost", "words"),
     [
-        (None, 20, "see --rows"),
+        (None, 20, "--rows shows them"),
         ((), 20, "starting_offsets(ledger=sink"),
         # Compaction and markers leave offsets without a row.
-        ((OffsetRange(45, 60),), 0, "do not start from the ledger"),
+        ((OffsetRange(45, 60),), 0, "on_gap"),
     ],
 )
 def test_a_ledger_that_is_behind_its_rows_lacks_nothing(
