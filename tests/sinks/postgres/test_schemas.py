@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TypeAlias
 
 import psycopg
@@ -12,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import SettingsError
 from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.sinks.ledger_repair import plan_rename
 from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.sinks.postgres.catalog import check_durable, existing_tables
 from eo_listener.sinks.postgres.connection import Connection
+from eo_listener.sinks.postgres.ledger_repair import PostgresLedgerRepair
 from eo_listener.testing.made_up_entries import HOSTILE, QUERY, entry_of, heads_of, plan_of
 from tests.sinks.arrow_frame import ArrowFrame
 from tests.sinks.postgres.course import (
@@ -197,6 +200,47 @@ def test_rights_on_the_ledger_are_asked_at_once(
     refused = pytest.raises(SettingsError, match=f"GRANT.*{lacking}")
     with db.role(*grants) as poor, contextlib.nullcontext() if lacking is None else refused:
         db.sink(dsn=poor, create=False).applied(QUERY)
+
+
+@pytest.fixture
+def published(db: Database) -> Iterator[None]:
+    """Tables of which UPDATE and DELETE need a replica identity, as in one FOR ALL TABLES."""
+    db.script(f"CREATE PUBLICATION p_{db.schema} FOR TABLES IN SCHEMA {db.schema}")
+    yield
+    db.script(f"DROP PUBLICATION p_{db.schema}")
+
+
+@pytest.mark.usefixtures("published")
+def test_a_ledger_in_a_publication(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """It is moved, pruned and renamed; a history that cannot be pruned fails no batch."""
+    sink = db.sink(BARE)
+
+    def write_batch(number: int) -> None:
+        ranges = {TP: OffsetRange(number, number + 1)}
+        write_entry(sink, entry_of(sink.applied(QUERY), ranges, batch_id=number))
+
+    write_batch(0)
+    write_batch(100)
+    with closing(PostgresLedgerRepair(db.dsn)) as repair:
+        for name in ("renamed", QUERY):
+            ((key, ledger),) = repair.reader.ledgers().items()
+            repair.rename(plan_rename({key: ledger.heads}, key, sink=None, query=name))
+    assert caplog.text == ""
+    db.script("ALTER TABLE eo_ledger_history REPLICA IDENTITY NOTHING")
+    write_batch(200)
+    assert sink.applied(QUERY)[TP].range.until == 201
+    assert "REPLICA IDENTITY FULL" in caplog.text
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("published")
+def test_a_staging_table_in_a_publication(spark: SparkSession, db: Database) -> None:
+    """A logged one, of which an upsert deletes all but the newest row of a key."""
+    sink = db.sink(write_method="staging", logged_staging=True, mode="upsert", keys="id")
+    origin = "'flights' topic, 0 partition"
+    frame = spark.sql(f"SELECT 1 id, {origin}, id offset FROM range(2)")
+    assert write(sink, frame).rows == 1
+    assert db.ask('SELECT "offset" FROM t') == [1]
 
 
 def test_generated_columns_are_known(db: Database) -> None:
