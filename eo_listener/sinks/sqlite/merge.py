@@ -140,7 +140,7 @@ class Upsert:
             f"ORDER BY {keys}, eo_place"
         )
 
-    def check_spelling(self, connection: sqlite3.Connection) -> None:
+    def check_versions(self, connection: sqlite3.Connection) -> None:
         """Raise SettingsError if a version in the table is not written as the sink writes it.
 
         SQLite compares dates and timestamps as texts.
@@ -257,7 +257,7 @@ class Merge(RowWrites):
 
         Raises SettingsError if the newest of the rows with the same key cannot be determined.
         """
-        self._upsert.check_spelling(self._connection)
+        self._upsert.check_versions(self._connection)
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
         with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:
