@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
+from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
@@ -28,8 +29,10 @@ from eo_listener.events import (
     Event,
     ForeignCommit,
     GroupOffsetsMissing,
+    GuardViolation,
     Refusal,
     TopicRecreated,
+    Violation,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import PERHAPS_TOO_LARGE, TOO_LARGE, explain
@@ -117,6 +120,11 @@ class GroupState:
         if not obstacles:
             return None
         return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
+
+    def begin(self, positions: Positions, beginnings: Mapping[TopicPartition, Beginning]) -> None:
+        """Have the next snapshot judge the `beginnings` of these partitions."""
+        for tp, state in self._open(positions):
+            state.beginning = beginnings.get(tp, state.beginning)
 
     def end_run(self, run_id: str) -> None:
         """Record that a run has ended, in the partitions that the run has fed.
@@ -267,6 +275,7 @@ class GroupState:
         findings: dict[Finding, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         own: dict[TopicPartition, Position] = {}
+        unread: list[GuardViolation] = []
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
@@ -278,6 +287,7 @@ class GroupState:
             state.record_log_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = state.wanted, state.confirmed
             committed, end = snapshot.positions.get(tp), snapshot.ends[tp]
+            unread += state.judge_beginning(tp, committed, self._policy)
             for finding in state.compare(committed, end, self._policy):
                 findings.setdefault(finding, []).append(tp)
             position = before or state.wanted or confirmed  # the snapshot may have added one
@@ -292,6 +302,7 @@ class GroupState:
         for finding, partitions in findings.items():
             events += self._events.finding(finding, partitions, snapshot, wanted, own)
         events += (self._failed(errors, now, None) for errors in missing.values())
+        events += _combined(unread)
         self._retry_at_once = False
         return tuple(events)
 
@@ -663,6 +674,14 @@ class GroupEvents:
                 writer=writer,
                 zombie=writer is not None and own is not None and writer.query_id == own.query_id,
             )
+
+
+def _combined(events: Iterable[GuardViolation]) -> Iterable[GuardViolation]:
+    """Return one event for each source; `events` has one for each partition."""
+    by_source: dict[GuardViolation, list[Violation]] = {}
+    for event in events:
+        by_source.setdefault(replace(event, violations=()), []).extend(event.violations)
+    return (replace(event, violations=tuple(each)) for event, each in by_source.items())
 
 
 def as_offsets(positions: Positions) -> Offsets:

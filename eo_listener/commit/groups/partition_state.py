@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.events import Refusal
-from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.events import GuardViolation, Refusal, Violation, ViolationKind
+from eo_listener.model.commit_metadata import CommitMetadata, short_id
 from eo_listener.model.kafka_errors import ErrorMeaning
-from eo_listener.offsets import Position
+from eo_listener.offsets import Position, TopicPartition
 
 _STARTS_KEPT = 20  # changes of a log's start: those of a few minutes, if each snapshot shows one
 
@@ -94,6 +95,10 @@ class PartitionState:
     renews: bool = False
     #: The newest run that has ended, by its id in the metadata of commits.
     ended_run: str | None = None
+    #: The beginning of a query's checkpoint, until a snapshot shows whether the group reaches it.
+    beginning: Beginning | None = None
+    #: True if other live runs feed this partition too.
+    shared: bool = False
 
     @property
     def wanted(self) -> Position | None:
@@ -155,6 +160,9 @@ class PartitionState:
         """
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_run = None  # the query runs again, or its run has not ended after all
+        self.shared = rivals
+        if self.beginning is not None and not rivals:
+            self.snapshot_at = None
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
@@ -244,6 +252,44 @@ class PartitionState:
         """Record that the partition does not exist; return True if a commit to it was waiting."""
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
+
+    def judge_beginning(
+        self, tp: TopicPartition, committed: Position | None, policy: Policy
+    ) -> Iterator[GuardViolation]:
+        """Yield the event about records that nothing has read, although a commit would pass them.
+
+        Unless the policy accepts that, withhold the partition at the first of these records. If
+        the query itself committed the group's offset, nothing is known about earlier records. The
+        same holds if the checkpoint is older than this run, and no other query committed it. As
+        long as other runs feed the partition, their offsets show what was read.
+        """
+        beginning, wanted = self.beginning, self.wanted
+        if beginning is None or wanted is None or self.shared or self.withheld:
+            return
+        self.beginning = None
+        begin, event = beginning
+        writer = _query_of(committed) or ""
+        is_known = committed is not None and (writer or event.batch_id <= 0)
+        if _run_of(wanted) != short_id(event.run_id) or writer == _query_of(wanted):
+            return
+        due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
+        if begin is None:
+            begin = min(log_start, wanted.offset)
+        elif not is_known:
+            return
+        deleted = min(max(due, log_start), begin)
+        ranges = ((ViolationKind.LOST, due, deleted), (ViolationKind.NEVER_READ, deleted, begin))
+        violations = tuple(
+            Violation(kind=kind, partition=tp, start=start, until=until)
+            for kind, start, until in ranges
+            if start < until
+        )
+        if violations and not policy.accept_marks:
+            self.withheld = True
+            self.refused = self.obstacle = None
+            self.pending = _marking(due, wanted.metadata)
+        if violations:
+            yield replace(event, violations=violations, withheld=self.withheld)
 
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
         """Compare this state with the group's position and the log's end; yield the findings."""
