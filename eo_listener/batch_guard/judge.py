@@ -89,7 +89,7 @@ def judge_batch(
     `sink` is the sink's label, and `ledger` the place of its heads, for the texts of errors.
     `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
-    recreated topic counts as never applied, and must be read from its log's start; if
+    recreated topic counts as never applied, and must be read from its log's start. If
     `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
     `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
 
@@ -468,8 +468,8 @@ class _BatchCheck:
         checkpoint's query id and, in place of a topic id, the plan id. The guard accepts a head of
         another checkpoint only if the user has named this head and the new checkpoint. With a
         general consent, a query whose checkpoint was deleted would read a whole source a second
-        time. Moreover, the records that the new checkpoint must read depend on those that the sink
-        has. `new_checkpoint` names the head and the new checkpoint, in the form of `_consent`.
+        time. Moreover, the records that the new checkpoint must read depend on the records that the
+        sink has. `new_checkpoint` names the head and the new checkpoint, in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:

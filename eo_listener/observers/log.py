@@ -38,9 +38,10 @@ class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
-    the failures in between at DEBUG. If the same refusal or the same other writer occurred in the
-    last ten minutes, it logs the event at DEBUG. In that time, it does not log the same internal
-    error again. Its memory grows only with the number of groups. `clock` is monotonic.
+    the failures in between at DEBUG. It logs a refusal at DEBUG if the same refusal occurred in the
+    last ten minutes, and a foreign commit if the same writer committed in that time. It does not
+    log the same internal error twice in that time. Its memory grows only with the number of groups.
+    `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +83,7 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log `text` at WARNING, or at DEBUG if the problem occurred in the last ten minutes."""
+        """Log `text` at WARNING, or at DEBUG if it repeats a problem of the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)
@@ -283,7 +284,8 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). Nothing more is committed for it; not committed: {event.offsets}. Fix: "
+        f"{event.now}). Nothing more is committed for it, and these offsets are not committed: "
+        f"{event.offsets}. Fix: "
         "restart the driver, and start the query with a new checkpoint: the current one is for "
         "the old topic"
     )

@@ -91,7 +91,7 @@ class LedgerSql:
     def create(self) -> tuple[str, ...]:
         """Return the statements that create missing tables.
 
-        The table of the heads is the last: if it exists, the others do too.
+        The table of the heads is the last: if it exists, the history exists too.
         """
         key = "sink text NOT NULL, query text NOT NULL"
         offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
@@ -154,7 +154,7 @@ class LedgerSql:
         )
         rows = [
             (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
-            for tp, move in sorted(entry.moves.items())  # all take locks in one order
+            for tp, move in sorted(entry.moves.items())  # all writers take locks in one order
             if move.expected is None
         ]
         return Many(text, rows)
@@ -180,7 +180,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Return the INSERT into the history of each move in `entry` that has a `verdict`.
+        """Return the INSERT of a history row for each move in `entry` that has a `verdict`.
 
         `rows` is the number of rows of the batch.
         """
@@ -200,9 +200,9 @@ class LedgerSql:
 
         The DELETE may keep more batches. The beginning of a partition, accepted gaps, and earlier
         names of a ledger stay forever: nothing else records them. The statement orders batches by
-        time, since batch ids begin again with each new checkpoint, and counts them by rows: a batch
-        has at most one row per head, whether it is written in one transaction or in one for each
-        partition.
+        time, since batch ids begin again with each new checkpoint. It counts batches by rows: a
+        batch has at most one row per head, whether it is written in one transaction or in one for
+        each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None

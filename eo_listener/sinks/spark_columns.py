@@ -86,7 +86,7 @@ def check_upsert(
     Rows cannot be upserted if:
 
     - They lack keys or version.
-    - Spark does not compare their keys.
+    - - Spark cannot compare their keys.
     - Their version is not an integer, date or timestamp.
     - The table would convert their keys or version. After the conversion, two keys could be equal,
       and a newer version could be an older one. If the table pads a key, each batch would insert
@@ -120,7 +120,7 @@ def check_upsert(
 
 
 def _is_compared(kind: object) -> bool:
-    """Return True if Spark compares values of the type `kind`, given in Spark's JSON.
+    """Return True if Spark can compare values of the type `kind`, given in Spark's JSON.
 
     The type's `simpleString` does not suffice: a struct's fields may have any name.
     """

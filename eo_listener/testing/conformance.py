@@ -1,4 +1,4 @@
-"""The obligations of every `Sink`, as pytest tests that any sink can run.
+"""The tests that every `Sink` must pass, for pytest.
 
     class TestMySink(SinkConformance):
         def open_sink(self, target): return MySink(..., table=target)
@@ -61,7 +61,7 @@ class SinkConformance:
     # The parts that a store provides.
 
     def open_sink(self, target: str) -> Sink:
-        """Open another sink, like another driver's, that appends to `target` in the test's store.
+        """Open a new sink, as another driver would, that appends to `target` in the test's store.
 
         The test suite closes the sink.
         """
@@ -132,7 +132,7 @@ class SinkConformance:
     # The tests.
 
     def test_an_empty_store_has_no_heads(self) -> None:
-        """A missing ledger is created, and is empty, even when it is read again."""
+        """A missing ledger is created, and is still empty when it is read again."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
             assert dict(sink.applied(QUERY)) == {}
@@ -264,7 +264,7 @@ class SinkConformance:
         self.check([*rows_of(mine), *rows_of(yours)], heads_of(mine))
 
     def test_what_a_query_id_has_moved_is_found_under_any_name(self) -> None:
-        """`moved_by` returns all heads of a query id, and no others, by sink and query."""
+        """`moved_by` returns all heads of a query id, and no others, keyed by sink and query."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 1)})
         old = entry_of({}, {_TP: OffsetRange(10, 11)}, query=HOSTILE[0])
         taken = entry_of(heads_of(mine), {_TP: OffsetRange(2, 3)})
@@ -274,7 +274,7 @@ class SinkConformance:
                 self.write(sink, entry)
             self.write(second, mine)
             assert sink.moved_by("query-1") == {
-                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved the other head
+                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved that of _TP
                 (sink.key, HOSTILE[0]): heads_of(old),
                 **({(second.key, QUERY): heads_of(mine)} if self.shared_ledger else {}),
             }
@@ -361,7 +361,7 @@ class SinkConformance:
                 self.write(sink, second)
         for point, is_before, is_after in checked:
             assert is_before or is_after, f"at {point} rows and heads do not match"
-            if point in (*self.fault_points, *self.fault_points_after):  # else both are allowed
+            if point in (*self.fault_points, *self.fault_points_after):  # else either is right
                 assert is_after == (point in self.fault_points_after), f"at {point}"
         assert len(checked) >= len(self.fault_points)
 

@@ -76,7 +76,7 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
 def _foreign_files(session: SparkSession, path: str) -> list[str]:
     """Return the files in a folder without a table, except those that a killed driver leaves.
 
-    Delta creates a table without rows with one empty Parquet file, before the commit.
+    To create a table without rows, Delta writes one empty Parquet file before the commit.
     """
     files = other_files(session, path)
     if all(_EMPTY.fullmatch(name) for name in files):
@@ -96,7 +96,7 @@ def check_no_number(session: SparkSession) -> None:
     """Raise SettingsError if settings of the session give all its commits the same number.
 
     Delta skips a commit whose number it knows, so it would not create the table or add columns. The
-    commits of batches are not affected, as they have their own numbers.
+    commits of batches are not affected, because they have their own numbers.
     """
     settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
     if settings:
@@ -115,7 +115,8 @@ def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 def check_storage(label: str, location: str, log_stores: Collection[str]) -> None:
     """Raise SettingsError if two drivers could both write one version of the table's log.
 
-    `log_stores` are the settings that name a LogStore. If one is set, the user has chosen it.
+    `log_stores` are the settings that name a LogStore. If one of them is set, the function accepts
+    the user's choice.
     """
     scheme, colon, _ = location.partition(":")
     if not colon or scheme.lower() not in _OF_S3:

@@ -4,8 +4,8 @@ One commit cannot change two tables. So the sink first writes the letters of a b
 the letters' table, which nobody reads. The commit that publishes the batch names that branch, next
 to the ledger. Then the sink publishes the branch too. If the sink dies before that, the next sink
 that reads the ledger, after a restart or before a batch, publishes the pending letters. So one
-commit decides about batch and letters: a batch that was never published, such as one of a zombie or
-of an earlier attempt, leaves no letter, and a published batch loses no letter.
+commit decides about batch and letters. A batch that was never published, such as the batch of a
+zombie or of an earlier attempt, leaves no letter; a published batch loses no letter.
 
 The table of letters has its own ledger for each table and query, which counts the batches with
 letters. If this count is at least the number of a batch, that batch's letters are published.
@@ -301,10 +301,10 @@ class Sifted:
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
     """Compute the rows of `frame` once, and separate the rows to write from the rows to refuse.
 
-    Each of `reasons` is a column that is null unless it is a reason to refuse the row. Since Spark
-    computes the rows once, each row is either written or refused, even if the transform is not
-    deterministic. If `reasons` is empty, no row is refused, and Spark does not compute the rows
-    here. Raises PoisonRowError if more rows are refused than `refusals` allow.
+    Each of `reasons` is a column with a reason to refuse the row, or null. Since Spark computes the
+    rows once, each row is either written or refused, even if the transform is not deterministic. If
+    `reasons` is empty, no row is refused, and Spark does not compute the rows here. Raises
+    PoisonRowError if more rows are refused than `refusals` allow.
     """
     if not reasons:
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))
@@ -324,7 +324,7 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
 def marks(frame: DataFrame) -> list[Column]:
     """Return the column with the transform's marks, if the frame has one.
 
-    Raises SettingsError for a mark that is not text.
+    Raises SettingsError if it is not a column of texts.
     """
     if REASON not in frame.columns:
         return []

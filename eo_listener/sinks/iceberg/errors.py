@@ -201,7 +201,7 @@ def branch_damaged(label: str, branch: str) -> RetriableSinkError:
     """Return the error for a batch whose branch cannot be read."""
     return RetriableSinkError(
         f"{label}: branch {branch} of this batch has lost its manifest list",
-        cause="up to 1.10 Iceberg deletes it after a commit that succeeded but was not confirmed",
+        cause="Iceberg up to 1.10 deletes it after a commit that succeeded but was not confirmed",
         fix="Use Iceberg 1.11. This branch is not published, and the batch is retried",
     )
 
@@ -241,7 +241,7 @@ def computed_in_vain(
 ) -> RetriableSinkError:
     """Return the error for a batch whose changes other commits made invalid `times` times.
 
-    `by` describes the last of these commits; `seconds` is the duration of all tries.
+    `by` describes the last of these commits; `seconds` is the duration of all attempts.
     """
     return RetriableSinkError(
         f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "

@@ -217,7 +217,7 @@ class IcebergSink:
             try:
                 applied = self._publication(table, writer, entry, letters).write()
             except OutcomeUnknownError:
-                raise  # the letters may be those of a batch that is published
+                raise  # the letters may belong to a published batch
             except Exception:
                 if letters is not None:
                     self._tables.drop(letters, frame.sparkSession)

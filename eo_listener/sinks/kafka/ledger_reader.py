@@ -43,7 +43,7 @@ class KafkaLedgerReader:
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Return all ledgers; then `open` names the ledgers that have a transaction still open.
+        """Return all ledgers; after that, `open` names the ledgers that have an open transaction.
 
         The heads do not include the changes of such a transaction. Raises SinkLockedError if the
         transaction hides committed records of other ledgers, and KafkaError if this user has no
@@ -81,7 +81,7 @@ class KafkaLedgerReader:
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
         """Read the committed records, at least of ledgers for which `concerns` returns True.
 
-        Raises as `ledgers` does.
+        Raises the errors of `ledgers`.
         """
         with self._rights("Read"):
             reading = self.topic.read(
@@ -141,7 +141,7 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raise SettingsError, as a record in Kafka does not name the source offset of its row."""
+        """Raise SettingsError: a record in Kafka does not name the source offset of its row."""
         raise SettingsError(
             f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",

@@ -73,12 +73,12 @@ class Obstacle(NamedTuple):
 def prove(
     session: SparkSession, writer: TransactionWriter, link: Connection, choice: Choice
 ) -> Proved:
-    """Find out what keeps the executors from writing.
+    """Return the obstacles, if any, that keep the executors from writing.
 
-    The function checks four conditions: the executors have the modules; Spark can send them the
-    objects that they need; they can connect to the server, with as many connections as tasks run at
-    once; and the role may create a table. It runs one short job, which connects from each core. A
-    failure of the job is an obstacle too. Raises psycopg.Error if `link` is lost.
+    The function checks that the executors have the modules, that Spark can send them the objects
+    that they need, that they can connect to the server with as many connections as tasks run at
+    once, and that the role may create a table. It runs one short job, which connects from each
+    core. A failure of the job is an obstacle too. Raises psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)
@@ -145,7 +145,7 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle |
 def _probe_executors(
     session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
 ) -> Obstacle | None:
-    """Run the check in as many tasks as run at once, so that every executor likely takes part."""
+    """Run the check in as many tasks as run at once, so that probably each executor takes part."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
     # As bytes, which even an executor without this package can receive.

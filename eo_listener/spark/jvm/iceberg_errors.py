@@ -10,7 +10,7 @@ from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
 
 
 class ThrownError(Exception):
-    """A Java exception: its class and those of its causes, and its text.
+    """A Java exception: its text, its class, and the classes of its causes.
 
     `causes` are the texts of the causes. `text` and `causes` are without secrets.
     """
