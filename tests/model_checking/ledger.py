@@ -208,18 +208,18 @@ class Truth:
             require(seen.raised and not kafka.fencing, f"{what}: back")
 
     def _never_over_unread(
-        self, what: str, tp: TopicPartition, position: Position, held: Position
+        self, text: str, tp: TopicPartition, position: Position, group: Position
     ) -> None:
         """A query passes what another has committed only from where its checkpoint began.
 
-        What comes after that, such as a late commit of the other, it may pass.
+        It may pass later commits of the other query.
         """
-        writer, other = CommitMetadata.parse(position.metadata), CommitMetadata.parse(held.metadata)
-        if writer is None or other is None or writer.query_id == other.query_id:
+        own, writer = (CommitMetadata.parse(each.metadata) for each in (position, group))
+        if own is None or writer is None or own.query_id == writer.query_id:
             return
-        began = self.began[writer.run_id].get(tp, 0)
-        if (writer.query_id, tp) not in self.passed:
-            require(held.offset >= min(began, position.offset), f"{what}: began at {began}")
+        began = self.began[own.run_id].get(tp, 0)
+        if (own.query_id, tp) not in self.passed:
+            require(group.offset >= min(began, position.offset), f"{text}: began at {began}")
 
     def _never_ahead(self, what: str, tp: TopicPartition, position: Position) -> None:
         metadata = CommitMetadata.parse(position.metadata)
@@ -230,7 +230,7 @@ class Truth:
 
 
 def unread(event: GuardViolation) -> bool:
-    """Whether it is about records before the query's first batch."""
+    """Return True if an event is about records before the query's first batch."""
     return event.violations[0].kind is ViolationKind.NEVER_READ
 
 

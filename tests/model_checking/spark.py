@@ -42,7 +42,7 @@ class Checkpoint:
 
     query: str
     life: int = 1  # a new checkpoint is a new query to Spark, of the same name
-    began: Offsets = field(default_factory=Offsets)  # `sources/0/0`; 0 where it is left out
+    began: Offsets = field(default_factory=Offsets)  # `sources/0/0`; 0 for other partitions
     batches: list[Batch] = field(default_factory=list)
     done: int = 0
 

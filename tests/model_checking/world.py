@@ -258,13 +258,13 @@ class World:
                 self.truth.withheld(driver.name, self._partitions(), ceiling)
 
     def _compare_unread(self, driver: Driver, event: GuardViolation) -> None:
-        """What is said to be unread begins where the group stands, and ends where the query began.
+        """A range of unread records lies between the group's offset and the query's beginning.
 
-        Nothing is committed beyond it.
+        The driver commits nothing beyond the group's offset.
         """
-        held, began = self.kafka.held(GROUP), self.truth.began[event.run_id]
+        positions, began = self.kafka.held(GROUP), self.truth.began[event.run_id]
         for tp, start, until in ((v.partition, v.start, v.until) for v in event.violations):
-            require(held[tp].offset == start < until == began[tp], f"{tp} has not {event}")
+            require(positions[tp].offset == start < until == began[tp], f"{tp} has not {event}")
             if event.withheld:
                 self.truth.withheld(driver.name, (tp,), Offsets({tp: start}))
 

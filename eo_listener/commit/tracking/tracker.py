@@ -353,14 +353,14 @@ class QueryTracker:
         return position
 
     def _begin(self, run: QueryRun, first: Progress) -> None:
-        """Ask the query once where it began to read; `first` is the run's first known progress."""
+        """Ask the query once for its beginnings; `first` is the run's first known progress."""
         if run.beginnings is not None or not first.sources:
             return
         offsets: Mapping[int, Offsets] = {}
         try:
             offsets = self._queries.beginnings(run.query_id, run.run_id)
         except JvmError as error:
-            logger.debug("cannot read where query %s began to read: %s", run.query, error)
+            logger.debug("cannot read the beginnings of query %s: %s", run.query, error)
         run.begin(offsets, first.batch_id)
 
     def _read_options(self, run: QueryRun) -> None:

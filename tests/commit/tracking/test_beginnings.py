@@ -1,4 +1,4 @@
-"""Where a checkpoint began to read, compared with where the group stands."""
+"""The offsets at which a checkpoint began, compared with the offsets of its group."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def hold(tracking: MemoryTracking, offset: int, query: str | None, tp: TopicPart
 
 
 def ranges(tracking: MemoryTracking) -> Ranges:
-    """The offsets that were complained of, and why."""
+    """The kinds and offsets of all violations."""
     return [
-        (one.kind, one.partition, one.start, one.until)
+        (violation.kind, violation.partition, violation.start, violation.until)
         for reported in tracking.of(GuardViolation)
-        for one in reported.violations
+        for violation in reported.violations
     ]
 
 
 def marked(tracking: MemoryTracking, tp: TopicPartition = P0) -> bool:
-    """Whether the group carries the guard's mark."""
+    """Return True if the group carries the guard's mark."""
     metadata = CommitMetadata.parse(tracking.store.groups["g"][tp].metadata)
     return metadata is not None and metadata.withheld
 
 
 @pytest.mark.parametrize(
-    ("held", "writer", "begins", "batch", "log_start", "reported"),
+    ("offset", "writer", "begins", "batch", "log_start", "reported"),
     [
         (18, "q0", 26, 0, 0, [GAP]),
         (18, None, 26, 0, 0, [GAP]),  # a consumer of another program
@@ -70,7 +70,7 @@ def marked(tracking: MemoryTracking, tp: TopicPartition = P0) -> bool:
 @pytest.mark.parametrize("guard", GuardMode)
 def test_a_first_batch_is_compared_with_the_group(
     opened: list[MemoryTracking],
-    held: int | None,
+    offset: int | None,
     writer: str | None,
     begins: int | None,
     batch: int,
@@ -78,11 +78,11 @@ def test_a_first_batch_is_compared_with_the_group(
     reported: Ranges,
     guard: GuardMode,
 ) -> None:
-    """What lies between the group's offset and the checkpoint's beginning was never read."""
+    """Nothing has read the records between the group's offset and the checkpoint's beginning."""
     tracking = tracker(opened, guard)
     tracking.store.starts[P0] = log_start
-    if held is not None:
-        hold(tracking, held, writer)
+    if offset is not None:
+        hold(tracking, offset, writer)
     if begins is not None:
         tracking.queries.starts["r1"] = {0: Offsets({P0: begins})}
     first = event(batch, 26 if batch else None, 30)
@@ -91,7 +91,7 @@ def test_a_first_batch_is_compared_with_the_group(
     assert ranges(tracking) == reported
     withheld = bool(reported) and guard is GuardMode.WITHHOLD
     assert [each.withheld for each in tracking.of(GuardViolation)] == [withheld] * bool(reported)
-    assert (tracking.held, marked(tracking)) == ((held, True) if withheld else (40, False))
+    assert (tracking.held, marked(tracking)) == ((offset, True) if withheld else (40, False))
 
 
 def test_a_position_is_compared_as_an_event_is(tracking: MemoryTracking) -> None:
@@ -106,11 +106,11 @@ def test_a_position_is_compared_as_an_event_is(tracking: MemoryTracking) -> None
     assert (ranges(tracking), tracking.held) == ([GAP], 18)
 
 
-@pytest.mark.parametrize(("guard", "held"), [(GuardMode.WITHHOLD, 18), (GuardMode.WARN, 50)])
+@pytest.mark.parametrize(("guard", "offset"), [(GuardMode.WITHHOLD, 18), (GuardMode.WARN, 50)])
 def test_a_restart_changes_nothing_until_it_accepts(
-    opened: list[MemoryTracking], guard: GuardMode, held: int
+    opened: list[MemoryTracking], guard: GuardMode, offset: int
 ) -> None:
-    """The mark outlives the driver; `guard="warn"` accepts what it withholds."""
+    """The mark outlives the driver; only `guard="warn"` commits the offsets behind it."""
     first = tracker(opened)
     hold(first, 18, "q0")
     first.queries.starts["r1"] = {0: Offsets({P0: 26})}
@@ -119,9 +119,9 @@ def test_a_restart_changes_nothing_until_it_accepts(
     second.store.groups.update(first.store.groups)
     second.queries.starts["r2"] = {0: Offsets({P0: 26})}
     second.hear(0.0, event(1, 30, 50, run="r2"))
-    assert (ranges(second), second.held) == ([], held)
+    assert (ranges(second), second.held) == ([], offset)
     refused = [each.refusal for each in second.of(CommitRefused)]
-    assert refused == ([Refusal.WITHHELD_BEFORE] if held == 18 else [])
+    assert refused == ([Refusal.WITHHELD_BEFORE] if offset == 18 else [])
 
 
 def test_other_partitions_go_on(opened: list[MemoryTracking]) -> None:
@@ -151,7 +151,7 @@ def test_a_query_that_shares_a_partition_is_compared_when_it_is_alone(
 
 
 @pytest.mark.parametrize(
-    ("new", "log_start", "held", "options", "reported"),
+    ("new", "log_start", "offset", "options", "reported"),
     [
         (P1, 50, None, LOSSY, [(ViolationKind.LOST, P1, 0, 50)]),
         (P1, 90, None, LOSSY, [(ViolationKind.LOST, P1, 0, 60)]),  # nothing beyond was read
@@ -167,7 +167,7 @@ def test_the_deleted_beginning_of_a_new_partition_is_lost(
     opened: list[MemoryTracking],
     new: TopicPartition,
     log_start: int,
-    held: int | None,
+    offset: int | None,
     options: Mapping[int, Mapping[str, str]],
     reported: Ranges,
     batch: int,
@@ -175,8 +175,8 @@ def test_the_deleted_beginning_of_a_new_partition_is_lost(
     """It is due from offset 0, also if the run's past is unknown; the group stays before it."""
     tracking = tracker(opened, options=options)
     tracking.store.starts[new] = log_start
-    if held is not None:
-        hold(tracking, held, "q0", new)
+    if offset is not None:
+        hold(tracking, offset, "q0", new)
     if batch == 0:
         tracking.hear(0.0, event(0, None, 5))
     tracking.hear(

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -36,7 +37,10 @@ final class BeginningInspector {
         if (SparkQuery.isKafka(streams.get(index))) {
           String content = content(spark.execution(), index);
           if (content != null) {
-            sources.add(Map.of("index", index, "content", content));
+            Map<String, Object> source = new LinkedHashMap<>();
+            source.put("index", index);
+            source.put("content", content);
+            sources.add(source);
           }
         }
       }
