@@ -312,7 +312,7 @@ class StorageError(UnavailableError):
 
     Cause: wrong credentials, a wrong address, or unavailable storage. The query itself may
     continue.
-    Fix: give the storage's options with `--storage key=value`, and check if it can be read.
+    Fix: give the storage's options with `--storage key=value`, and check that it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
@@ -351,7 +351,7 @@ class SinkLockedError(SinkError):
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: only the ledger shows if the batch was applied.
+    """The answer to COMMIT was lost: only the ledger shows whether the batch was applied.
 
     Cause: the server or the network to it went down.
     Fix: restart the query. It reads the ledger first, and does not repeat a batch that the ledger

@@ -1,4 +1,4 @@
-"""Judges, for `exactly_once` and for the audit, if a planned batch is the next batch for a sink.
+"""Judges, for `exactly_once` and the audit, whether a planned batch is the next one for a sink.
 
 How the guard judges a batch, by its offset range in each partition (`judge_batch`):
 
@@ -39,8 +39,8 @@ Batch numbers, sources other than Kafka, and topic ids:
 
 - The guard uses a batch's number in two cases only. The first case is a batch without any new
   offset, which still has rows if the watermark of a stateful query moves. Its ranges prove nothing,
-  so the query's id and the batch's number in the heads decide if it was applied. The second case is
-  sources other than Kafka.
+  so the query's id and the batch's number in the heads decide whether the batch was applied. The
+  second case is sources other than Kafka.
 - For sources other than Kafka, the guard counts batches (`next_move`): all such sources of a query
   are one partition, whose offset is the number of the batch. If the guard compared only this
   number, a batch that was planned again (after the loss of `offsets/N`, or in a copy of the

@@ -1,11 +1,12 @@
-"""Judges if a planned batch is the next batch for a sink, or if the sink already has the batch.
+"""Judges whether a planned batch is the next one for a sink, or whether the sink already has it.
 
 The module itself reads no store.
 
 The guard judges by the ranges of offsets, partition by partition, and not by the batch's number: a
 new checkpoint counts from 0 again. There are two exceptions. For a batch without any new offsets,
-whose rows come from Spark's state alone, only the batch's number shows if the batch was applied.
-And for sources other than Kafka, the guard knows only the number of the batch (`next_move`).
+whose rows come from Spark's state alone, only the batch's number shows whether the batch was
+applied. And for sources other than Kafka, the guard knows only the number of the batch
+(`next_move`).
 
 A range counts as a replay only for the query that applied it, known by its query id, because under
 a different id the same range may have different rows. A query's id lives as long as the query's

@@ -24,7 +24,7 @@ Rows that are computed once (`data_frames`):
   does not keep the old rows: when a sink writes a table, Spark drops the cached rows of every plan
   that reads the table. So in both cases eo_listener computes the rows with `localCheckpoint` before
   the first sink writes.
-- Spark's status store shows if a stage ran twice. For a new attempt, eo_listener plans the
+- Spark's status store shows whether a stage ran twice. For a new attempt, eo_listener plans the
   transform again, with new shuffles. But a shuffle of the streaming query itself stays the same in
   every attempt: after its loss the query must be restarted.
 

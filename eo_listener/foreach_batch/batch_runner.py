@@ -400,8 +400,8 @@ def batch_failed(
 ) -> BatchFailed:
     """Return the event of a failed batch.
 
-    The event leaves out the texts of errors that are not eo_listener's, because they may hold
-    secrets.
+    The event leaves out the texts of errors that do not come from eo_listener, because these texts
+    may hold secrets.
     """
     own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(

@@ -29,7 +29,7 @@ class LedgerStore(Enum):
 
     @classmethod
     def from_address(cls, address: str) -> LedgerStore | None:
-        """Return the kind of store with which `address` begins, or None for any other address."""
+        """Return the kind of store that the prefix of `address` names, or None."""
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
             return cls.POSTGRES

@@ -329,7 +329,7 @@ class SinkConformance:
             self.check(rows_of(entry), heads_of(entry))
 
     def test_an_unknown_outcome_is_settled_by_the_ledger(self) -> None:
-        """If the answer to the commit is lost, the ledger shows if a retry must write."""
+        """If the answer to the commit is lost, the ledger shows whether a retry must write."""
         heads: Heads = {}
         rows: list[Row] = []
         points = (*self.fault_points[-1:], *self.fault_points_after[:1])

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.spark_columns import is_padded, quoted, types_of
+from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eo_listener.sinks.spark_columns import Columns
     from eo_listener.spark.jvm.delta_log import DeltaTable
 
 FORGETS: Final = "delta.setTransactionRetentionDuration"
@@ -29,19 +28,8 @@ _NUMBERS: Final = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-_AS_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's CharVarcharUtils
 _EMPTY: Final = re.compile(r"part-00000-.*\.parquet")
 _OF_S3: Final = ("s3", "s3a", "s3n")
-
-
-def table_columns(session: SparkSession, reference: str) -> Columns:
-    """Return a table's columns and types, with `char(n)` where Spark's schema has a string."""
-    table = session.table(reference)
-    declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
-    return {
-        name: declared[name] if is_padded(declared[name]) else kind
-        for name, kind in types_of(table.schema).items()
-    }
 
 
 def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:

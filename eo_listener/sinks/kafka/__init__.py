@@ -19,7 +19,7 @@ client can log in to.
   `transaction.partition.verification.enable=false`). Waiting for the transaction's time-out is no
   alternative: readers under `read_committed` would wait as well.
 - Before the commit, the sink compares the transaction's partitions with the partitions that were
-  written. This shows if a task has aborted the transaction, unless a request to add one of the
+  written. This shows whether a task has aborted the transaction, unless a request to add one of the
   partitions arrives twice, the second time after the abort. So no task may abort the transaction.
 - The ledger is a compacted topic on the same cluster; each read of the ledger goes up to the
   topic's current high watermark.

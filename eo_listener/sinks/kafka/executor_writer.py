@@ -130,8 +130,8 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
     """Return the client through which the tasks of the session of `frame` join a transaction.
 
     `properties` are the properties of a producer, under their Java names. Raises SettingsError if
-    tasks of this session cannot write. Does not check if kafka-clients can join: `missing_members`
-    checks that.
+    tasks of this session cannot write. Does not check whether kafka-clients can join:
+    `missing_members` checks that.
     """
     if is_connect(frame):
         raise SettingsError(

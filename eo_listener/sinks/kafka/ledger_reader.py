@@ -23,7 +23,7 @@ After its producer has the answer to the commit, a transaction stays open for so
 
 
 class KafkaLedgerReader:
-    """The `LedgerReader` of a topic; `properties` are librdkafka's, and may hold secrets.
+    """The `LedgerReader` of a topic; `properties`, for librdkafka, may hold secrets.
 
     `timeout` limits each request, in seconds.
     """

@@ -156,7 +156,7 @@ _Plan = Callable[[LedgerRecords, Repair], Iterable[RecordChange]]
 
 
 class KafkaLedgerRepair:
-    """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
+    """The `LedgerRepair` of a topic; `properties`, for librdkafka, may hold secrets.
 
     `java` asks coordinators about transactions; it is None if Java cannot be used, and `no_java` is
     then the reason. `timeout` limits each request, in seconds.
