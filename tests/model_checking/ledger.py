@@ -212,10 +212,10 @@ class Truth:
     ) -> None:
         """A query passes what another has committed only from where its checkpoint began.
 
-        It may pass later commits of the other query.
+        It may pass later commits of the other query, and mark what the group held before these.
         """
         own, writer = (CommitMetadata.parse(each.metadata) for each in (position, group))
-        if own is None or writer is None or own.query_id == writer.query_id:
+        if own is None or writer is None or own.withheld or own.query_id == writer.query_id:
             return
         began = self.began[own.run_id].get(tp, 0)
         if (own.query_id, tp) not in self.passed:

@@ -57,6 +57,7 @@ SMALL = {
 LARGE = {
     scope.name: scope
     for scope in (
+        _Two("late beginnings", {"latest": 1, "crash": 1, "drop": 1, "late": 1}, behind=True),
         _Two("standstill", {"zombie": 1}, ticks=2, polite=True),
         Scope("crashes of three batches", {"crash": 2}, ticks=6),
         Scope("zombies of three batches", {"crash": 1, "zombie": 1}, ticks=5),

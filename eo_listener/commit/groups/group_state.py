@@ -124,7 +124,8 @@ class GroupState:
     def begin(self, positions: Positions, beginnings: Mapping[TopicPartition, Beginning]) -> None:
         """Have the next snapshot judge the `beginnings` of these partitions."""
         for tp, state in self._open(positions):
-            state.beginning = beginnings.get(tp, state.beginning)
+            if tp in beginnings:
+                state.begin(positions[tp], beginnings[tp])
 
     def end_run(self, run_id: str) -> None:
         """Record that a run has ended, in the partitions that the run has fed.

@@ -7,13 +7,13 @@ and turns their findings into events.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.events import GuardViolation, Refusal, Violation, ViolationKind
-from eo_listener.model.commit_metadata import CommitMetadata, short_id
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
 from eo_listener.offsets import Position, TopicPartition
 
@@ -95,8 +95,8 @@ class PartitionState:
     renews: bool = False
     #: The newest run that has ended, by its id in the metadata of commits.
     ended_run: str | None = None
-    #: The beginning of a query's checkpoint, until a snapshot shows whether the group reaches it.
-    beginning: Beginning | None = None
+    #: The beginnings of checkpoints, by short query id, until a snapshot is compared with them.
+    beginnings: dict[str | None, Beginning] = field(default_factory=dict)
     #: True if other live runs feed this partition too.
     shared: bool = False
 
@@ -161,7 +161,7 @@ class PartitionState:
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_run = None  # the query runs again, or its run has not ended after all
         self.shared = rivals
-        if self.beginning is not None and not rivals:
+        if not rivals and _query_of(position) in self.beginnings:
             self.snapshot_at = None
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.sink_run is not None and self.wanted is not None:
@@ -253,6 +253,10 @@ class PartitionState:
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
+    def begin(self, position: Position, beginning: Beginning) -> None:
+        """Have a snapshot compared with `beginning` before a position of its query is sent."""
+        self.beginnings[_query_of(position)] = beginning
+
     def judge_beginning(
         self, tp: TopicPartition, committed: Position | None, policy: Policy
     ) -> Iterator[GuardViolation]:
@@ -263,14 +267,13 @@ class PartitionState:
         same holds if the checkpoint is older than this run, and no other query committed it. As
         long as other runs feed the partition, their offsets show what was read.
         """
-        beginning, wanted = self.beginning, self.wanted
-        if beginning is None or wanted is None or self.shared or self.withheld:
+        wanted, query = self.wanted, _query_of(self.wanted)
+        if wanted is None or self.shared or self.withheld or query not in self.beginnings:
             return
-        self.beginning = None
-        begin, event = beginning
-        writer = _query_of(committed) or ""
+        begin, event = self.beginnings.pop(query)
+        writer = _query_of(committed)
         is_known = committed is not None and (writer or event.batch_id <= 0)
-        if _run_of(wanted) != short_id(event.run_id) or writer == _query_of(wanted):
+        if writer == query:
             return
         due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
         if begin is None:
