@@ -134,8 +134,8 @@ _MEMBERS = ErrorMeaning(
 )
 _FENCED = ErrorMeaning(
     "another driver or listener has taken over this group with the same identity",
-    "let only one of them commit to the group, or give this query a group of its own; this "
-    "driver does not commit to the group again until it is restarted",
+    "let only one of them commit to the group, or give this query a group of its own; the next "
+    "start of a query in this driver takes the group back",
     lasting=True,
     fatal=True,
 )

@@ -66,7 +66,11 @@ class Committer:
         if worker is not None:
             with worker.groups() as groups:
                 refused = groups.group(commit.group).offer(
-                    commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
+                    commit.positions,
+                    owner=commit.owner,
+                    recommit=recommit,
+                    lossy=commit.lossy,
+                    rivals=commit.rivals,
                 )
             if refused is not None:
                 self._observers.notify(refused)
@@ -84,11 +88,15 @@ class Committer:
             if recommit:
                 self.offer(commit, recommit=True)
 
-    def end_run(self, run_id: str) -> None:
-        """Record that a run has ended. Call this after the run's last offsets were offered."""
+    def end_run(self, owner_id: str, *, replaced: bool = False) -> None:
+        """Record that a run has ended. Call this after the run's last offsets were offered.
+
+        `owner_id` is the id of the run; for `follow`, of the query. `replaced` is True if another
+        query has taken the place of this one, whose waiting offsets are then no longer sent.
+        """
         for worker in self._all():
             with worker.groups() as groups:
-                groups.end_run(short_id(run_id))
+                groups.end_run(short_id(owner_id), replaced=replaced)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         """Return the log starts of a group's partitions, as they were known at the time `by`.

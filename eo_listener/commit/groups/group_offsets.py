@@ -28,12 +28,14 @@ class GroupOffsets:
 
     `lossy` is True if, in any of the sources, Spark is set to skip records that Kafka has deleted
     (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too; earlier
-    commits to all other partitions come from this run, or from runs that have ended.
+    commits to all other partitions come from this run, or from runs that have ended. `owner` is the
+    run, by its id in the metadata of commits; for `follow`, which sees no runs, it is the query.
     """
 
     cluster: Cluster
     group: str
     positions: Mapping[TopicPartition, Position]
+    owner: str = ""
     lossy: bool = False
     rivals: frozenset[TopicPartition] = frozenset()
 
@@ -49,13 +51,14 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Combine the `parts` with the same group, and return one part for each group.
+    """Combine the `parts` of one run with the same group; return one part for each group.
 
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
     source processed the partition.
     """
     groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
     lossy: set[tuple[Cluster, str]] = set()
+    owner = ""
     for part in parts:
         key = (part.cluster, part.group)
         positions = groups.setdefault(key, {})
@@ -63,9 +66,12 @@ def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
             lowest = positions.get(tp)
             if lowest is None or position.offset < lowest.offset:
                 positions[tp] = position
+        owner = part.owner
         if part.lossy:
             lossy.add(key)
     return tuple(
-        GroupOffsets(cluster=key[0], group=key[1], positions=positions, lossy=key in lossy)
+        GroupOffsets(
+            cluster=key[0], group=key[1], positions=positions, owner=owner, lossy=key in lossy
+        )
         for key, positions in groups.items()
     )

@@ -7,6 +7,7 @@ and turns their findings into events.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -92,8 +93,8 @@ class PartitionState:
     sink_run: str | None = None
     #: True if an offset is committed again although the group already has it.
     renews: bool = False
-    #: The newest run that has ended, by its id in the metadata of commits.
-    ended_run: str | None = None
+    #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
+    ended_owner: str | None = None
 
     @property
     def wanted(self) -> Position | None:
@@ -148,14 +149,14 @@ class PartitionState:
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
     ) -> int | None:
-        """Accept a position, and return None; or refuse it, and return the higher offset.
+        """Accept a position, and return None; or refuse it, and return the group's higher offset.
 
-        The higher offset is the reason for the refusal. If `rivals` is True, other live runs feed
-        this partition too, so a query may rewind only an offset of its own.
+        If `rivals` is True, other live runs feed this partition too, so a query may rewind only an
+        offset of its own, and a lower position does not replace a position that waits.
         """
-        if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
-            self.ended_run = None  # the query runs again, or its run has not ended after all
         obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
+        if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
+            self.ended_owner = None  # the query runs again, or its run has not ended after all
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
@@ -173,11 +174,12 @@ class PartitionState:
             return None
         if self.refused is not None:
             self.refused = position
-            if self.obstacle is None or position.offset <= self.obstacle:
-                return None if self.obstacle in (None, position.offset) else self.obstacle
+            if self.obstacle is None or position.offset < self.obstacle:
+                return self.obstacle
             self.admit()
-        if not rivals and _are_of_two_queries(self.pending, position):
-            self.pending = None  # of a query that no longer runs, and not in the group
+        if not rivals and self._gives_way(position):
+            # A request may have brought it to the group nevertheless, so the group is read again.
+            self.pending = self.snapshot_at = None
         newest = self.pending or self.confirmed
         if newest is None or position.offset > newest.offset:
             self.pending = _declared(position, self.pending)
@@ -187,24 +189,33 @@ class PartitionState:
         elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
             self.pending = _rewinding(position, (self.confirmed or newest).offset)
             self.snapshot_at = None
-        else:
-            return newest.offset
+        elif self.pending is None:
+            # The group may have lost the confirmed offset: its topic was recreated, or somebody
+            # took the group back.
+            self.pending, self.snapshot_at = position, None
         return None
 
-    def end_run(self, run_id: str) -> None:
+    def _gives_way(self, position: Position) -> bool:
+        """Return True if the waiting position is of a run that no longer runs."""
+        is_later = self._has_ended(self.pending) and not self._has_ended(position)
+        return is_later or _are_of_two_queries(self.pending, position)
+
+    def end_run(self, owner: str, *, replaced: bool = False) -> None:
         """Record that a run has ended, and no longer feeds the group.
 
-        A waiting position is still sent, but any offer of another query replaces it. A position
-        below the group's offset is dropped. If another program has committed later, nothing is sent
-        over that commit.
+        A waiting position is still sent, unless the run was `replaced` by another query, but any
+        offer of a later run replaces it. A position below the group's offset is dropped. If another
+        program has committed later, nothing is sent over that commit.
         """
-        if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
-            self.ended_run = run_id
-        if self.obstacle is not None and _run_of(self.refused) == run_id:
+        if any(is_of(position, {owner}) for position in (self.wanted, self.confirmed)):
+            self.ended_owner = owner
+        if replaced and not self.withheld and self._has_ended(self.pending):
+            self.pending = None
+        if (replaced or self.obstacle is not None) and self._has_ended(self.refused):
             self._give_up()
 
     def _has_ended(self, position: Position | None) -> bool:
-        return self.ended_run is not None and _run_of(position) == self.ended_run
+        return self.ended_owner is not None and is_of(position, {self.ended_owner})
 
     def withhold(self, metadata: str) -> None:
         """Withhold newer positions, and write the guard's mark; still send earlier positions."""
@@ -394,10 +405,10 @@ class PartitionState:
         self.refused = self.obstacle = self.snapshot_at = None
 
 
-def _run_of(position: Position | None) -> str | None:
-    """Return the run in a position's metadata, or None if they have no run."""
+def is_of(position: Position | None, owners: AbstractSet[str]) -> bool:
+    """Return True if the metadata of a position name one of `owners`."""
     metadata = _parse(position)
-    return None if metadata is None else metadata.run_id
+    return metadata is not None and not owners.isdisjoint((metadata.query_id, metadata.run_id))
 
 
 def _parse(position: Position | None) -> CommitMetadata | None:

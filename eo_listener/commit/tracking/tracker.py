@@ -152,8 +152,13 @@ class QueryTracker:
 
     @property
     def complete(self) -> bool:
-        """True if the last work for every query ended without an internal error."""
-        return not self._faulty
+        """True if the tracker has offered all durable offsets of the live runs.
+
+        It has not if its last work for a query ended with an internal error, if a setting or the
+        JVM keeps offsets from their group, or if a slower run holds up another run.
+        """
+        left_out = self._faulty or any(run.left_out for run in self._runs.values())
+        return not (left_out or self._shared.holds_up)
 
     def due(self) -> float | None:
         """Return when the next check of any query is due (monotonic clock), or None."""
@@ -381,6 +386,7 @@ class QueryTracker:
 
     def _offer(self, run: QueryRun, routed: RoutedOffsets, now: float, *, recommit: bool) -> None:
         allowed = routed.without(run.withheld)
+        run.misconfigured = any(ignored.misconfigured for ignored in allowed.ignored)
         for ignored in allowed.ignored:
             self._report_once(run, (ignored.source, ignored.problem), ignored)
         for overlap in allowed.shared:
