@@ -80,15 +80,15 @@ class EoListenerError(Exception):
         super().__init__(problem, cause, fix)
 
     def as_kind(self, kind: type[_Kind], *, label: str = "", fix: str | None = None) -> _Kind:
-        """Return an error of `kind` with the same problem, cause and fix; `fix` replaces the fix.
+        """Return an error of `kind` with this error's problem, cause and fix, or another `fix`.
 
-        The problem then begins with `label`, the name of the sink or ledger.
+        If `label`, the name of a sink or ledger, is given, the problem begins with it.
         """
         problem = f"{label}: {self.problem}" if label else self.problem
         return kind(problem, cause=self.cause, fix=fix or self.fix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let an error be copied, and sent to another process, with all its attributes."""
+        """Keep all attributes when the error is copied or sent to another process."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
@@ -335,7 +335,8 @@ class RetriableSinkError(SinkError):
     If the query failed, restart it as soon as the store answers.
     """
 
-    #: True if kept rows of the batch are lost, so that they must be computed again.
+    #: True if rows that the executors kept for the batch are lost, so that Spark must compute them
+    #: again.
     lost_rows = False
 
 

@@ -37,7 +37,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """Kafka did not confirm a commit, or a part of it; the offsets are kept and committed again."""
+    """Kafka did not confirm a commit, or a part of it; eo_listener commits the offsets again."""
 
     cluster: str
     group: str
@@ -72,12 +72,12 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRefused(Event):
-    """Offsets were not sent, because the group would then report a wrong position.
+    """The committer did not send offsets, because they would give the group a wrong position.
 
     `offsets` are the refused offsets. `obstacles` has the offset with which each refused offset
-    conflicts: a greater offset of the group, or the end of the log. `writer` is
-    the run that committed the first of the group's offsets, or None if that is unknown or another
-    program committed it. With `BEYOND_LOG_END`, `offsets` may have been committed before the log
+    conflicts: a greater offset of the group, or the end of the log. `writer` is the run that
+    committed the first of the group's offsets, or None if the run is unknown or another program
+    committed the offset. With `BEYOND_LOG_END`, `offsets` may have been committed before the log
     was truncated: the committer does not send them again until the log reaches them.
     """
 
@@ -188,10 +188,10 @@ class ViolationKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One partition's break between two consecutive batches, at the offsets `start` to `until`.
+    """A break between two consecutive batches in one partition: the offsets `start` to `until`.
 
-    For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both are the
-    partition's last offset.
+    For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both `start` and
+    `until` are the partition's last offset.
     """
 
     kind: ViolationKind
@@ -220,7 +220,7 @@ class GuardViolation(Event):
 class ProgressEventsMissed(Event):
     """No progress event arrived for the batches between `after_batch` and `before_batch`.
 
-    So the guard did not check these batches.
+    The guard did not check these batches.
     """
 
     query: str
@@ -298,7 +298,7 @@ class QueryReported(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGroupsChanged(Event):
-    """The groups (cluster, name) of a run; emitted when the set grows, and when the run ends."""
+    """A run commits to a further group, or has ended; `groups` are its groups (cluster, name)."""
 
     query: str
     run_id: str
@@ -310,7 +310,7 @@ class RunGroupsChanged(Event):
 class PartitionsShared(Event):
     """Several sources read the same partitions for one group, so their lowest offset is committed.
 
-    Emitted once. `readers` names the queries, or the sources of one query: `query, source index`.
+    Emitted once. `readers` names the queries, or each source of one query as `query, source index`.
     """
 
     cluster: str
@@ -330,9 +330,11 @@ class BatchApplied(Event):
     sink: str
     """The sink's label."""
     rows: int | None
-    """None, like `dead_letters`, if the answer to COMMIT was lost and the outcome was read from the
-    ledger. With a transaction for each partition, neither number includes the rows of a task that
-    Spark repeated because such an answer was lost.
+    """The number of written rows.
+
+    `rows` and `dead_letters` are None if the answer to COMMIT was lost, so that only the ledger
+    showed the outcome. With a transaction for each partition, neither number includes the rows of a
+    task that Spark repeated because such an answer was lost.
     """
     dead_letters: int | None
     ranges: Mapping[TopicPartition, OffsetRange]
@@ -350,9 +352,7 @@ class BatchApplied(Event):
     seconds: float
     """The time since the start of the batch."""
     unexpected: tuple[UnexpectedRecords, ...] = ()
-    """Unexpected records that a sink without transactions found in its target, and that stopped no
-    batch.
-    """
+    """Unexpected records that a sink without transactions found in its target and tolerated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +389,7 @@ class BatchFailed(Event):
     """A batch failed in exactly_once, and the query fails with the same error."""
 
     query: str
-    """The query's name; empty, like `run_id`, if it was not known yet."""
+    """The query's name. It is empty, like `run_id`, if the batch failed before it was known."""
     run_id: str
     batch_id: int
     sink: str | None
@@ -431,5 +431,5 @@ class Observers:
         for observer in self._observers:
             try:
                 observer(event)
-            except (Exception, SystemExit):  # the user's code: no commit and no batch may fail
+            except (Exception, SystemExit):  # user code must not fail a commit or batch
                 logger.exception("an observer of eo_listener failed on %s", type(event).__name__)

@@ -67,7 +67,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return len(self._map)
 
     def items(self) -> ItemsView[TopicPartition, int]:
-        """Return the pairs of partition and offset; the inherited view would look up each key."""
+        """Return the pairs of partition and offset; the inherited view looks up each key."""
         return self._map.items()
 
     def __hash__(self) -> int:

@@ -1,4 +1,4 @@
-"""The gap proof: shows if a store has each record of Kafka once, and explains each gap.
+"""The gap proof: shows whether a store has each record of Kafka once, and explains each gap.
 
 The proof itself reads and writes nothing.
 """

@@ -16,12 +16,12 @@ class AppliedRange:
     """A ledger's claim about one partition: all of `range` was applied.
 
     `topic_id` is the topic's id when the range was applied, or None if unknown; `gaps` are offsets
-    in `range` that were lost and accepted as lost. Below `known_from` it is unknown if everything
-    was applied: the ledger no longer records where the query began, and which gaps were accepted.
-    `older` are the ranges applied from older topics of the same name, by their ids: their rows look
-    like those of this topic. `beside` are the ranges that other queries have applied to the same
-    table, one range for each query. If an offset is in several ranges, its row does not show which
-    query wrote it.
+    in `range` that were lost and accepted as lost. Below `known_from` it is unknown whether
+    everything was applied: the ledger no longer records where the query began and which gaps were
+    accepted. `older` are the ranges applied from older topics of the same name, by their ids: their
+    rows look like those of this topic. `beside` are the ranges that other queries have applied to
+    the same table, one range for each query. If an offset is in several ranges, its row does not
+    show which query wrote it.
     """
 
     range: OffsetRange

@@ -1,4 +1,4 @@
-"""Compares each group with its query, and checks if another consumer can take the group over.
+"""Compares each group with its query, and checks whether another consumer can take it over.
 
 Reads and writes nothing.
 """
@@ -128,7 +128,8 @@ class _GroupCheck:
                 "a transaction that commits to it is open",
                 fix=self._advice.cluster.show_transactions("--group", group.name),
             )
-        # A group that a commit would take from another program, or a trace that it would remove.
+        # Reasons not to commit come first: a commit would take the group from another program, or
+        # remove a trace of it.
         first = [*self._never_read()] or [*self._never_committed()]
         yield from first
         if not first:

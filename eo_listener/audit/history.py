@@ -89,12 +89,12 @@ def read_history(
 
 
 def _compare_head(facts: HistoryFacts, newest: AppliedBatch, head: Head | None) -> None:
-    """Add the offsets between the end of a partition's history and its head.
+    """Add the offsets between the end of a partition's history and its head to `missing`.
 
     The sink writes the head and the history in one transaction. But the audit reads the history
-    later, so the history may be ahead of the head. If a sink never prunes the last entry of the
-    history, it may have pruned later entries, and the function adds nothing. A ledger in a topic
-    has only entries that are never pruned.
+    later, so the history may be ahead of the head. If the last entry is one that sinks never prune,
+    the sink may have pruned later entries, and the function adds nothing. A ledger in a topic has
+    only entries that are never pruned.
     """
     reached = newest.head.range.until
     if head is not None and head.range.until > reached and not _is_kept(newest):

@@ -118,7 +118,7 @@ def check_ledgers(positions: Positions, advice: Advice, next_batch: NextBatch | 
 
 
 class _LedgerCheck:
-    """Checks one ledger; `verdict` is the judgement of the batch `next_batch` for its sink."""
+    """Checks one ledger; `verdict` is the judgement of `next_batch` for the ledger's sink."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class _LedgerCheck:
             )
 
     def _to_undo(self, back: TableRollback) -> str:
-        """Return the advice to undo a rollback, if a command can, or to restart the query."""
+        """Return the advice to undo a rollback, if a command can do so, or to restart the query."""
         restart = FROM_EARLIEST
         if self._ledger.heads:
             restart = self._begin
@@ -401,7 +401,7 @@ class _LedgerCheck:
         )
         since = "" if batch.ago is None else f", planned {length(batch.ago)} ago"
         cause, fix = error.cause or "", error.fix or ""
-        # The driver's own text warns of what a new checkpoint loses.
+        # The sink's own fix warns of what a new checkpoint loses.
         is_plain = batch.plan.counted is None and not batch.plan.stateful
         if ahead and isinstance(error, (OverlapError, RegressionError)):
             accepted = all(self._ledger.accepts(tp, offsets) for tp, offsets in ahead.items())

@@ -27,7 +27,7 @@ Verdict = Judgement | GuardError | SettingsError
 class NextBatch:
     """The batch that the query repeats or writes next, with a verdict for each ledger.
 
-    `ago` is the time since Spark planned it, in seconds, or None if that is unknown.
+    `ago` is the time since Spark planned the batch, in seconds, or None if that is unknown.
     `verdicts` has the verdict for each ledger of each store, in the order of `Positions.stores`.
     """
 

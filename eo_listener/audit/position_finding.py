@@ -183,9 +183,9 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 def single(ranges: Ranges) -> dict[TopicPartition, Intervals]:
-    """Return `ranges`, one for each partition, in the form of the field of a finding.
+    """Return `ranges`, one for each partition, in the form of a finding's `ranges`.
 
-    The field allows several ranges for each partition.
+    A finding may have several ranges for each partition.
     """
     return {tp: (offsets,) for tp, offsets in ranges.items()}
 

@@ -64,7 +64,8 @@ class CheckpointPositions:
     #: True if the query has sources other than Kafka.
     counted: bool = False
     #: The batch that the query repeats or writes next, without facts about Kafka's logs. Its ranges
-    #: are empty if Spark has not planned it. None if the query is at work, or if it is unknown.
+    #: are empty if Spark has not planned it. None if the query is at work, or if the batch is
+    #: unknown.
     next_batch: PlannedBatch | None = None
     #: Batches that are planned and not committed, before the newest: Spark does not run them again.
     skipped: tuple[int, ...] = ()
@@ -84,7 +85,7 @@ class CheckpointPositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositions:
-    """The offsets of a group, read `before` everything else, and again `after` it.
+    """The offsets of a group, read `before` everything else, and again `after` everything else.
 
     `members` are the names of the group's live members; `had_members` is True if the group once had
     members. `unstable` is True if a transaction that commits to the group is open. `error` is the
@@ -105,7 +106,7 @@ class GroupPositions:
         return frozenset(tp.topic for tp in (*self.before, *self.after))
 
     def writer(self, tp: TopicPartition) -> CommitMetadata | None:
-        """Return the metadata of the commit of `tp`, or None if eo_listener did not make it."""
+        """Return the metadata of the commit of `tp`, or None if it is not eo_listener's."""
         position = self.after.get(tp) or self.before.get(tp)
         return None if position is None else CommitMetadata.parse(position.metadata)
 
@@ -175,7 +176,10 @@ class StorePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """All positions that an audit read; a part not requested, or not readable, is None or empty."""
+    """All positions that an audit read.
+
+    A part that was not requested, or could not be read, is None or empty.
+    """
 
     source: SourcePositions | None = None
     checkpoint: CheckpointPositions | None = None

@@ -22,11 +22,11 @@ def prove(
 ) -> tuple[AuditFinding, ...]:
     """Compare a store's rows with the claims of its ledger and with Kafka's logs.
 
-    `rows` are topic, partition and offset of a store that keeps a row for each record, ordered by
-    these three. `read_committed` is True if the query reads with that isolation level (its source's
-    `kafka.isolation.level`): by default Spark also reads the records of aborted transactions. A
-    query that reads committed records never passes an open transaction; if its ledger has offsets
-    beyond one, the ledger is wrong.
+    `rows` are the topic, partition and offset of each row, in this order, from a store that keeps a
+    row for each record. `read_committed` is True if the query reads with that isolation level (its
+    source's `kafka.isolation.level`): by default Spark also reads the records of aborted
+    transactions. A query that reads committed records never passes an open transaction; if its
+    ledger has offsets beyond one, the ledger is wrong.
 
     From Kafka, the proof reads only the offsets that the store lacks, and those between two gaps
     near each other. Each transaction leaves a marker, which is a gap, so the proof reads the whole
@@ -103,10 +103,9 @@ def explain(
 ) -> Iterator[AuditFinding]:
     """Yield a finding for each range of one partition's offsets that is absent, extra or doubtful.
 
-    `log` is None if the partition does not exist. `shown` and `committed` are offsets without rows
-    at which Kafka gives a consumer a record: `shown` for any record, `committed` only for records
-    of a committed transaction or outside transactions. The function uses `committed` only with
-    `read_committed`.
+    `log` is None if the partition does not exist. `shown` are the offsets without rows at which
+    Kafka gives a consumer a record. `committed` are those of them whose record is in a committed
+    transaction or in no transaction. The function uses `committed` only with `read_committed`.
     """
 
     def findings(kind: AuditFindingKind, intervals: Intervals) -> Iterator[AuditFinding]:

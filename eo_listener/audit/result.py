@@ -9,7 +9,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 
 class Gravity(Enum):
-    """What a finding means for the question if each record is in the store exactly once."""
+    """The answer that a finding gives to the question: is each record in the store exactly once?"""
 
     EXPLAINED = "as it should be"
     UNPROVABLE = "can no longer be proved"
@@ -19,9 +19,9 @@ class Gravity(Enum):
 class AuditFindingKind(Enum):
     """The reason why offsets have no row, or rows exist that should not.
 
-    Kafka never gives a consumer its control records. So on a compacted topic it is unknown if an
-    absent offset is a marker or was compacted, unless no producer of the topic is transactional. A
-    record that was lost and later compacted looks like a record that was only compacted.
+    Kafka never gives a consumer its control records. So on a compacted topic it is unknown whether
+    an absent offset is a marker or was compacted, unless no producer of the topic is transactional.
+    A record that was lost and later compacted looks like a record that was only compacted.
     """
 
     gravity: Gravity

@@ -1,4 +1,4 @@
-"""Checks if positions lie within the source's logs. Reads and writes nothing."""
+"""Checks whether positions lie within the source's logs. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ HANGING = 900.0
 def held_positions(positions: Positions) -> dict[TopicPartition, int]:
     """Return the greatest offset of each Kafka partition in the checkpoint and the ledgers.
 
-    If neither has the partition, the function takes the greatest offset of the groups. They come
-    last, because a group that a tool has moved shows nothing about the query. Their offsets are
-    from before the log was read: the current offsets may lie beyond the end of the log at that
-    time.
+    If neither has the partition, the function takes the greatest offset of the groups. The groups
+    come last, because a group that a tool has moved shows nothing about the query. Their offsets
+    must be those from before the log was read: later offsets may lie beyond the end that was read.
     """
     checkpoint = positions.checkpoint
     done = () if checkpoint is None else (checkpoint.done,)
@@ -140,7 +139,7 @@ def check_source(positions: Positions, advice: Advice) -> Findings:
 
 
 def _new(positions: Positions, offsets: Ends, source: SourcePositions) -> Findings:
-    """Yield findings about partitions of which no place holds an offset.
+    """Yield findings about partitions for which no place holds an offset.
 
     A query that subscribes to a topic reads each new partition from offset 0.
     """

@@ -17,7 +17,7 @@ How the guard judges a batch, by its offset range in each partition (`judge_batc
 
 A partition without a head:
 
-- The guard doubts that such a partition is new, for two reasons: earlier batches of the checkpoint
+- The guard has two reasons to doubt that such a partition is new: earlier batches of the checkpoint
   planned the partition (`PlannedBatch.continued`), or the same query id has heads under other names
   in the ledger of the sink's store (`Sink.moved_by`). The runner reads these heads whenever a head
   is missing, and always in the first batch of a run: a query that was renamed and renamed back has
@@ -25,9 +25,9 @@ A partition without a head:
   sinks or several `exactly_once` in one function, these names are no reason for doubt
   (`process_writes`).
 - Before the guard refuses such a partition, the plan reader finds out where the query began to read
-  (`sources/<n>/0`, see `from_the_beginning`): if a range still starts there, no batch has read
-  anything of the partition. For a live query Spark itself reads that file, so the file may be on
-  any file system that Spark writes to. But if the file is missing, Spark would resolve
+  (`sources/<n>/0`, see `from_the_beginning`): if the range still starts at that offset, no batch
+  has read a record of the partition. For a live query Spark itself reads that file, so the file may
+  be on any file system that Spark writes to. But if the file is missing, Spark would resolve
   `startingOffsets` now and write the result, so the plan reader first checks that the file exists.
 - If the store already has rows of the same query id under an old name or an old table, the guard
   never lets the query write them again, whatever the user accepts: after `ALTER TABLE ... RENAME`,
@@ -47,7 +47,8 @@ Batch numbers, sources other than Kafka, and topic ids:
   checkpoint) would count as a replay. Such a batch reads different files, although Spark's text for
   them may be the same (`{"logOffset":7}`). But the time in `offsets/N` differs: Spark writes it
   when it plans the batch, and after a restart reads it back. So the head has a digest of
-  `offsets/N`, and the guard compares each batch with the previous one.
+  `offsets/N`, the plan id. The guard compares it with the plan ids of the batch and of the batch
+  before it.
 - Topic ids have no order. If the topic id in the ledger differs from the id in the plan, the runner
   asks Kafka for the id again after it has read the ledger (`on_recreated="restart"` only), so that
   the plan's id is the newer one. Otherwise a driver that was suspended while its topic was
@@ -57,7 +58,8 @@ Batch numbers, sources other than Kafka, and topic ids:
 Cost:
 
 - The judgement takes about 2 us per partition on a slow machine, half of it for creating the
-  `Move`s: 2 ms for 1,000, 29 ms for 10,000 (`python -m benchmarks.guard`). Judging all partitions
-  at once by comprehensions, or bypassing the constructor, was a fifth faster at most, so the code
-  stays readable. Reading the plan and running the ledger's statements cost more.
+  `Move`s: 2 ms for 1,000 partitions, 29 ms for 10,000 (`python -m benchmarks.guard`). Judging all
+  partitions at once by comprehensions, or bypassing the constructor, made it at most a fifth
+  faster, and the code harder to read. Reading the plan and running the ledger's statements cost
+  more.
 """

@@ -43,7 +43,7 @@ class Judgement:
 
     @property
     def gaps(self) -> dict[TopicPartition, OffsetRange]:
-        """The lost offsets that the user accepts as lost."""
+        """The lost offsets that the user accepts (`on_gap`)."""
         return self._gaps(late=False)
 
     @property
@@ -90,8 +90,8 @@ def judge_batch(
     `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
     recreated topic counts as never applied, and must be read from its log's start; if
-    `topic_was_recreated` returns True, the caller must first read `applied`, and then query Kafka
-    for the plan. `new_checkpoint` is the consent that NewCheckpointError shows.
+    `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
+    `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
 
     Raises SettingsError for a plan that cannot be judged. Otherwise raises the gravest GuardError
     that applies, with all its partitions: TopicRecreatedError, NewCheckpointError,
@@ -199,7 +199,8 @@ class _BatchCheck:
             return
         ids = self.plan.topic_ids
         read = {tp.topic for tp in ranges}
-        # The ledger already has heads of these new topics: heads that are not read are older.
+        # The ledger already has heads of these recreated topics, so their heads that the batch does
+        # not read belong to the deleted topics.
         recreated = {
             tp.topic for tp, head in self.applied.items() if head.topic_id == ids.get(tp[0])
         }
@@ -238,7 +239,7 @@ class _BatchCheck:
     def judge_ranges(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         """Judge each range by its offsets; an empty range only creates a missing head.
 
-        Nearly every range begins where the last one ended; such a range needs no further calls.
+        Nearly every range begins where its head ends; such a range needs no further calls.
         """
         applied, moves, plan = self.applied.get, self.moves, self.plan
         starts, ends, ids = plan.log_starts.get, plan.log_ends.get, plan.topic_ids.get
@@ -328,7 +329,7 @@ class _BatchCheck:
             self.moves[tp] = move._replace(gap=skipped)
 
     def _is_there(self, tp: TopicPartition, offset_range: OffsetRange) -> bool:
-        """Return True if the log reaches the range's end or was not read; else add an error."""
+        """Return True if the log was not read, or reaches the range's end; else add an error."""
         end = self.plan.log_ends.get(tp)
         if end is None and self.plan.has_log_bounds:
             self.errors.add(BatchErrorKind.GONE, tp, offset_range)
@@ -370,7 +371,7 @@ class _BatchCheck:
             elif head is None:
                 self._begin(tp, offset_range)
             elif head.range.until != offset_range.start:
-                strays[tp] = (offset_range, head)  # its next offsets will be judged
+                strays[tp] = (offset_range, head)  # its next range with offsets will be judged
             elif head.query_id != plan.query_id or head.batch_id < plan.batch_id:
                 self.moves[tp] = self._move(tp, offset_range, None, head)
                 self.continues = True
@@ -381,7 +382,7 @@ class _BatchCheck:
                     BatchErrorKind.OLDER, tp, offset_range, f"the sink has batch {head.batch_id}"
                 )
         if not self.moves and not self.replayed:
-            # Nothing would identify a repetition of this batch, so its rows may not be written.
+            # Nothing would identify a repetition of this batch, so its rows must not be written.
             for tp, (offset_range, head) in strays.items():
                 self._judge_stray(tp, offset_range, head)
 
@@ -545,7 +546,7 @@ def is_doubtful(plan: PlannedBatch, applied: Mapping[TopicPartition, Head]) -> b
 def _has_it(plan: PlannedBatch, offset_range: OffsetRange, head: Head) -> bool:
     """Return True if `head` shows that part of the range was applied.
 
-    The plan's query id must have moved `head`.
+    Call this only for a head that the plan's query id has moved.
     """
     return head.batch_id >= plan.batch_id or head.range.until > offset_range.start
 

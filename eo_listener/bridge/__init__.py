@@ -4,10 +4,10 @@ The shim starts the bridge as `python -m eo_listener.bridge`, and sends it the e
 listeners. `messages` has the format of the lines in the pipe, which DESIGN.md describes;
 jvm-shim/README.md describes the Java side.
 
-- `SettledRunReporter` asks the committer, not Kafka, if a run is settled: it remembers the offsets
-  that wait in the groups of the ended run, and checks, partition by partition, which of them still
-  wait. A flush would instead retry every group of the driver at once, again and again, and would
-  never end if Kafka refuses a group.
+- `SettledRunReporter` asks the committer, not Kafka, whether a run is settled: it remembers the
+  offsets that wait in the groups of the ended run, and checks, partition by partition, which of
+  them still wait. A flush would instead retry every group of the driver at once, again and again,
+  and would never end if Kafka refuses a group.
 - The bridge sends `forget` for an ended run only when all its last offsets are confirmed, or
   refused by Kafka or by eo_listener. A refusal may last forever; then the next start of the query
   catches up.

@@ -98,7 +98,7 @@ def die_after(seconds: float) -> None:
 
 
 def log_to_driver(*, debug: bool = False) -> None:
-    """Log to standard error in the form that the shim reads, where every line is `LEVEL text`."""
+    """Log to standard error in the form that the shim reads: each line is `LEVEL text`."""
     logging.raiseExceptions = False  # if the driver is gone, nobody reads the error
     handler = logging.StreamHandler()
     handler.setFormatter(_EachLine("%(message)s"))

@@ -2,7 +2,7 @@
 
 The lines are in UTF-8, and may contain the user's secrets.
 
-The Java class `Message` is the other side of the format.
+The Java class `Message` implements the JVM's side of the format.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The JVM asks if the bridge is alive."""
+    """The JVM asks whether the bridge is alive."""
 
     number: int
 

@@ -400,7 +400,7 @@ def _java(
 ) -> tuple[JavaTransactions | None, str | None]:
     """Return the client that asks Kafka's coordinators, or the reason why there is no client.
 
-    Raises the error only if the user named the client, in `clients`.
+    If the user named the folder of the client, `clients`, raises the error instead.
     """
     try:
         return stack.enter_context(java_transactions(properties, clients)), None

@@ -209,8 +209,8 @@ def _both(first: AppliedRange, second: AppliedRange, now: str | None) -> Applied
 
     `now` is the topic's id in Kafka. Of two topics of the same name the newer counts, if Kafka or a
     history shows which is newer. Offsets that one query has given up count as given up if the other
-    query has not applied them. If the history of either begins later than its query, nothing below
-    that beginning is certain.
+    query has not applied them. If the history of either query begins later than the query itself,
+    nothing below that beginning is certain.
     """
     by_kafka = now is not None and now in (first.topic_id, second.topic_id)
     is_newer = first.topic_id == now if by_kafka else second.topic_id in first.older
@@ -337,7 +337,7 @@ class CheckpointReading:
     def with_planned(self, committed: CheckpointPositions) -> CheckpointPositions:
         """Add the newest planned batch, if it comes after the newest committed batch.
 
-        Add the batch that is due next too, unless the query has committed a batch meanwhile: then
+        Also add the batch that is due next, unless the query has committed a batch meanwhile: then
         it is not certain that the ledgers, which were read in between, fit a batch of the
         checkpoint.
         """

@@ -31,9 +31,9 @@ _VARIABLE: Final = "${"  # the beginning of a placeholder for Java's config prov
 class ClientAccess:
     """The settings that a client needs to connect, apart from the servers.
 
-    `properties` are librdkafka's. `stores` are key stores, which Java converts to further
-    properties. If `client` is "java", only Java's own client can connect: then `java_reason` is the
-    reason, and `properties` have Java's names.
+    `properties` are properties of librdkafka. `stores` are key stores, which Java converts to
+    further properties. If `client` is "java", only Java's own client can connect: then
+    `java_reason` is the reason, and `properties` have Java's names.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -138,9 +138,9 @@ def principal(properties: Mapping[str, str], stores: Collection[KeyStore] = ()) 
 class Cluster:
     """One Kafka cluster as a client sees it: the client's sorted properties.
 
-    `properties` are librdkafka's. `stores` are key stores, which Java converts to further
-    properties. If `client` is "java", only Java's own client can connect: then `java_reason` is the
-    reason, and `properties` have Java's names.
+    `properties` are properties of librdkafka. `stores` are key stores, which Java converts to
+    further properties. If `client` is "java", only Java's own client can connect: then
+    `java_reason` is the reason, and `properties` have Java's names.
     """
 
     properties: tuple[tuple[str, str], ...] = field(repr=False)
@@ -187,7 +187,7 @@ class Cluster:
 
 
 def only_java(problem: str, reason: str | None) -> SettingsError:
-    """Return the error with the text `problem`; `reason` is why librdkafka cannot log in."""
+    """Return the error with the text `problem`; `reason` says why librdkafka cannot log in."""
     return SettingsError(
         problem,
         cause=reason,

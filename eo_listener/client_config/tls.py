@@ -160,7 +160,7 @@ def _endpoint(options: Mapping[str, str]) -> dict[str, str]:
 def _trust(options: Mapping[str, str]) -> Mapping[str, str] | KeyStore:
     """Return the properties or the key store of the trusted authorities.
 
-    If no option names any, librdkafka uses the machine's authorities.
+    If no option names authorities, librdkafka uses those of the machine.
     """
     text = options.get(f"{_TRUST}certificates")
     if text:

@@ -82,7 +82,8 @@ def require_property(name: str, value: object) -> None:
 def require_ports(servers: str) -> None:
     """Raise SettingsError for an address with a port out of range.
 
-    librdkafka would connect to another port, since it keeps only the number's lower 16 bits.
+    librdkafka would connect to a different port, since it keeps only the lower 16 bits of the
+    number.
     """
     for server in servers.split(","):
         port = _PORT.search(server)

@@ -29,8 +29,8 @@ _LONGEST_PAUSE = 60.0
 class Reading:
     """The contents of a checkpoint at one moment.
 
-    `query_id` is None if there is no checkpoint, or no readable one; `durable` is None if no
-    committed batch was read. `unreachable` is the error if the storage gave no answer.
+    `query_id` is None if there is no checkpoint, or if it could not be read; `durable` is None if
+    no committed batch was read. `unreachable` is the error if the storage gave no answer.
     """
 
     query_id: str | None = None

@@ -189,7 +189,7 @@ class Follower:
     def poll(self) -> None:
         """Report checkpoints whose storage has not answered for a minute.
 
-        Call it every few seconds.
+        Call this method every few seconds.
         """
         for poller in self._pollers:
             shown = str(poller.checkpoint.location)

@@ -22,15 +22,15 @@ Rows that are computed once (`data_frames`):
   time, and the results of the two computations may be inconsistent (`spark/jvm/stage_attempts.py`).
   With several sinks, a frame may read a table that an earlier sink has just written. `persist()`
   does not keep the old rows: when a sink writes a table, Spark drops the cached rows of every plan
-  that reads the table. So in both cases `localCheckpoint` computes the rows before the first sink
-  writes.
-- Spark's status store shows if a stage ran twice. For a new try, eo_listener plans the transform
-  again, with new shuffles. But a shuffle of the streaming query itself stays the same in every try,
-  so only a restart of the query helps.
+  that reads the table. So in both cases eo_listener computes the rows with `localCheckpoint` before
+  the first sink writes.
+- Spark's status store shows if a stage ran twice. For a new attempt, eo_listener plans the
+  transform again, with new shuffles. But a shuffle of the streaming query itself stays the same in
+  every attempt: after its loss the query must be restarted.
 
 After a failure (`SinkWriter`):
 
-- After a conflict, the writer tries the whole entry again.
+- After a conflict, the writer writes the whole entry again.
 - After a lost answer to COMMIT, the writer reads the ledger until it shows the outcome.
 - If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
   previous driver that was about to end may have written this very batch, which is not an error. Any
@@ -41,7 +41,8 @@ After a failure (`SinkWriter`):
 A batch that a user's function passes to `exactly_once` twice within one run:
 
 - After a call that returned, the same `exactly_once` refuses a second call. The function may pass a
-  batch in parts, and then the second part would be lost, while a refusal costs only a restart.
+  batch in two parts: if the second call counted as a replay, the second part would be lost. A
+  refusal costs only a restart.
 - After a call that failed, the second call is a retry, and the ledger decides. eo_listener never
   compares rows: a comparison would be possible only for deterministic plans, and Spark would have
   to compute both DataFrames.

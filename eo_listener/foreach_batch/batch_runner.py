@@ -140,9 +140,9 @@ class BatchRunner:
         self._observers = observers or Observers()
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._process = process
-        self._writers = tuple(object() for _ in sinks)  # each stands for a sink in `process`
-        self._runs_of_moved_by: dict[str, str] = {}  # the last run that called it, by sink key
-        self._returned: tuple[str, int] | None = None  # run and batch of the last such call
+        self._writers = tuple(object() for _ in sinks)  # each represents a sink in `process`
+        self._runs_of_moved_by: dict[str, str] = {}  # the last run with a call, by sink key
+        self._returned: tuple[str, int] | None = None  # run and batch of the last success
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
@@ -162,7 +162,7 @@ class BatchRunner:
                 refuse_second_call(plan)
             self._apply(frame, batch)
             self._returned = plan.run_id, plan.batch_id
-        except Exception as error:  # of the transform and of Spark too: reported, and raised again
+        except Exception as error:  # also of the transform and of Spark: reported, and raised again
             run_id = "" if plan is None else plan.run_id
             name = batch.name if batch is not None else self._name or ""
             sink = None if batch is None or batch.sink is None else batch.sink.label
@@ -418,7 +418,7 @@ def batch_failed(
 def from_the_beginning(
     plans: PlanReader, plan: PlannedBatch, heads: Mapping[TopicPartition, Head]
 ) -> PlannedBatch:
-    """Return the plan, without the `continued` partitions from which no batch has read a record.
+    """Return a plan in which `continued` lacks the partitions of which no batch has read a record.
 
     The ledger may lack such partitions, because the user's function may have returned without
     calling exactly_once while its batches were empty. If the offsets at which the query began

@@ -48,8 +48,8 @@ class DataFrames:
     def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> Iterator[Any]:
         """Compute the rows of `frame` once, and yield the frame to use.
 
-        `source` is the DataFrame of the batch, from which `frame` is made. Raises SinkError if
-        Spark has computed a part of the rows twice, and JvmError.
+        `source` is the DataFrame of the batch, from which `frame` is made. Raises JvmError, and
+        SinkError if Spark has computed a part of the rows twice.
         """
         if is_connect(frame):
             with computed_rows(frame) as rows:
@@ -64,7 +64,7 @@ class DataFrames:
                     stack.callback(self._stages.skip_jobs, session)
                     yield rows
                     return
-            if self.has_shuffle(source):  # each new try would read the remains of its files
+            if self.has_shuffle(source):  # each new attempt would read the same damaged shuffle
                 break
         raise SinkError(
             REPEATED,

@@ -56,10 +56,11 @@ def exactly_once(
     a topic that was deleted and recreated, if the query reads it from its log's start, as a new
     checkpoint with `starting_offsets(..., recreated="earliest")` does. `new_checkpoint`, the value
     that a NewCheckpointError shows, confirms one checkpoint: sources that are not Kafka may
-    continue with it after the batch that was the sink's last when the error was raised. It accepts
-    nothing else. `observers` get each event after the log; a listener in this process that serves
-    metrics counts these events too. While a store is unavailable, locked or in conflict with other
-    writers, the function repeats a batch for `retry_timeout` seconds before the query fails.
+    continue in that checkpoint after the batch that was the sink's last when the error was raised.
+    It accepts nothing else. `observers` get each event after the log; a listener in this process
+    that serves metrics counts these events too. If a store is unavailable or locked, or reports a
+    conflict, the function repeats the batch for up to `retry_timeout` seconds before the query
+    fails.
 
     Under Spark Connect, the function cannot read the running query, so you must give `name` and
     `checkpoint`, the query's checkpointLocation. If you also give `options`, the reader's options,
@@ -180,7 +181,7 @@ def _show_first(error: EoListenerError) -> None:
     headline.__dict__.update(error.__dict__)
     headline.args = error.args
     first: BaseException = error
-    visited = {id(error)}  # `raise error from error` makes it its own cause
+    visited = {id(error)}  # `raise error from error` makes an error its own cause
     while (earlier := _previous_in_traceback(first)) is not None and id(earlier) not in visited:
         visited.add(id(earlier))
         first = earlier
@@ -238,7 +239,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
         )
     try:
         signature = inspect.signature(transform)
-    except (TypeError, ValueError):  # a callable of C shows none
+    except (TypeError, ValueError):  # a callable written in C may have no signature
         return lambda frame, _: transform(frame)
     wants = _wants_batch(transform, signature)
     return lambda frame, plan: transform(
@@ -247,7 +248,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 
 
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
-    """Return True if a transform takes a `Batch`, as its second parameter or as `batch`."""
+    """Return True if a transform takes a `Batch`, as its second one or named `batch`."""
     batch = signature.parameters.get("batch")
     names_batch = batch is not None and batch.kind is not inspect.Parameter.KEYWORD_ONLY
     wants = names_batch or not _fits(signature, None)

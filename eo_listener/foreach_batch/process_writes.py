@@ -91,8 +91,8 @@ class ProcessWrites:
     ) -> bool:
         """Claim a batch that the ledger already has; return False if it belongs to another writer.
 
-        If this run has moved a head and no writer is known, a sink with another label has moved
-        that head.
+        Set `in_this_run` if this run has moved one of the batch's heads. If no writer is known in
+        that case, a sink with another label has moved the head, and the batch belongs to that sink.
         """
         with self._changed:
             writers = self._writers(plan)

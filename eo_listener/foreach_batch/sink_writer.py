@@ -104,8 +104,8 @@ class SinkWriter:
     ) -> Written:
         """Write the rows of `frame`, and the ledger entry `entry`, exactly once.
 
-        `renew`, if given, computes the rows again and returns the frame for the next try: the
-        method calls it if Spark has lost rows that were computed before.
+        `renew`, if given, computes the rows again and returns the frame for the next attempt. The
+        method calls `renew` if Spark has lost rows that were computed before.
 
         Raises ForeignWriterError, and SinkError if the store did not accept the entry in time, or
         if the ledger does not show whether the store has accepted it.

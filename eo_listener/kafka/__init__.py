@@ -64,7 +64,7 @@ login handlers.
 Metadata and NUL: confluent-kafka writes a NUL after each metadata text, and needs the NUL when it
 reads a text. Java clients write no NUL, and confluent-kafka then reads past the end of the text. So
 `java_groups` writes the NUL too, and readers strip it. If another program's text cannot be decoded,
-it counts as unreadable; the offset that it belongs to is still right.
+readers report the metadata as unreadable; its offset is still right.
 
 Open transactions:
 

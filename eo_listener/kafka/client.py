@@ -3,9 +3,9 @@
 Requests go through a Consumer that never subscribes, so that the Consumer joins no group and
 fetches nothing. They do not go through the AdminClient: while a broker restarts, the AdminClient's
 requests for groups can end the whole process, by an assertion
-(`rd_kafka_enq_once_del_source_return`, seen with 2.16.1) or a null pointer (librdkafka#5040).
-`eo_listener.kafka` has the measurement. Only the AdminClient can describe topics; that request
-survived the same restarts.
+(`rd_kafka_enq_once_del_source_return`, seen with 2.16.1) or a null pointer (librdkafka#5040). The
+docstring of `eo_listener.kafka` describes the measurement. Only the AdminClient can describe
+topics; that request survived the same restarts.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ConnectionErrors:
         self._worst = None
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; a connection's error, if any, is the reason."""
+        """Return the error for the failed `action`; a connection's error, if any, is its cause."""
         reason = self._worst if self._worst is not None and is_local(answer) else answer
         if self.fatal is not None:
             reason = self.fatal
@@ -200,7 +200,7 @@ class Client:
             self.errors.record(error)
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed; a connection's error, if any, is the reason."""
+        """Return the error for the failed `action`; a connection's error, if any, is its cause."""
         self.poll()
         return self.errors.failure(action, answer)
 
@@ -225,8 +225,8 @@ def with_defaults(properties: Mapping[str, str]) -> dict[str, Any]:
 def open_admin(properties: Mapping[str, str]) -> AdminClient:
     """Open an AdminClient with these properties. Raises SettingsError.
 
-    Keep a reference to the client until you have read its answers: after garbage collection the
-    client answers nothing.
+    Keep a reference to the client until you have read its answers: a client that was
+    garbage-collected returns no answers.
     """
     return new_client(AdminClient, with_defaults(properties))
 
@@ -238,7 +238,7 @@ def open_reader(
 
     The Consumer joins no group, but librdkafka requires a group's `name`. The Consumer reports the
     end of a partition, and reports an error if the log no longer has the offset to read. With
-    `committed`, it reads with read_committed, otherwise with read_uncommitted.
+    `committed`, its isolation level is read_committed, otherwise read_uncommitted.
     """
     settings: dict[str, Any] = {
         **with_defaults(properties),

@@ -77,7 +77,7 @@ class ClusterDescriber:
 
     def cluster(self) -> ClusterFacts:
         """Return facts about the cluster, and the settings of one broker. Raises KafkaError."""
-        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error shows why
         try:
             brokers = sorted(self._admin.list_topics(timeout=self._timeout).brokers)
         except KafkaException as error:
@@ -136,7 +136,7 @@ class ClusterDescriber:
 
         Raises KafkaError if Kafka cannot be reached, or refuses to describe the group.
         """
-        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error says best why
+        self._logs.partitions((), time.monotonic() + _REACH)  # if it fails, its error shows why
         facts = self.group(name)
         if facts.error is not None:
             raise KafkaError(
@@ -158,7 +158,7 @@ class ClusterDescriber:
             return None
 
     def try_creating(self, topic: str) -> Tried:
-        """Ask the brokers if the client may create this topic; they only validate the request."""
+        """Ask the brokers whether the client may create this topic, without creating it."""
         new = [NewTopic(topic, 1)]
         create = partial(self._admin.create_topics, new, validate_only=True)
         try:
@@ -168,10 +168,10 @@ class ClusterDescriber:
         return Tried()
 
     def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the client may write with this transactional id, without fencing a producer.
+        """Test whether the client may write with this transactional id, without fencing a producer.
 
         The request has a longer time-out than any broker allows, so the broker refuses the request
-        before it fences a producer: it checks first the right, then the time-out, and then the id
+        before it fences a producer: it checks the right first, then the time-out, and then the id
         (KafkaApis, TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is
         the greatest possible number, the request fences the producer after all.
         """
@@ -274,5 +274,5 @@ class ClusterDescriber:
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:
-    """Return the names of `operations`, or None if the broker lists none or is too old."""
+    """Return the names of `operations`, or None if the broker lists no operations or is too old."""
     return frozenset(operation.name for operation in operations) if operations else None

@@ -44,10 +44,10 @@ class ClusterReader:
     ) -> Mapping[TopicPartition, Position]:
         """Return a group's offsets with their metadata; an unknown group has no offsets.
 
-        Without `partitions`, the method reads all partitions of the cluster. The result has offsets
-        that a transaction commits only after the transaction has ended. That is shortly after the
-        producer gets the broker's answer. With `stable`, the method waits for the end of such
-        transactions (KIP-447).
+        Without `partitions`, the method reads all partitions of the cluster. If a transaction
+        commits offsets, the result has these offsets only after the transaction's end, which is
+        shortly after the producer gets the broker's answer. With `stable`, the method waits for the
+        end of such transactions (KIP-447).
         """
         require_name("group", group)
         requested = tuple(self.partitions() if partitions is None else partitions)
@@ -69,7 +69,7 @@ class ClusterReader:
             ) from error
 
     def partitions(self, topics: Iterable[str] | None = None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or by default of all topics except Kafka's own."""
         return self._logs.partitions(topics, self._deadline())
 
     def require_shown(self, topics: Collection[str]) -> None:

@@ -2,8 +2,8 @@
 
 The end is the high watermark at the start of the read. A read_committed consumer sees nothing after
 the start of the first open transaction, whoever owns the transaction, so the values that it reads
-may be old. Therefore a second, read_uncommitted consumer reads on from there to the end, and uses
-only the keys: if no requested key is among them, no requested value is old.
+may be old. Therefore a second, read_uncommitted consumer reads the keys from that start to the end:
+if no requested key is among them, no requested value is old.
 
 Values stay in memory; the next read fetches only newer records.
 """
@@ -140,7 +140,7 @@ class CompactedTopic:
 
         If an open transaction hides some of the selected records, the method waits up to
         `pending_timeout` seconds for the transaction to end. The result's `pending` describes the
-        records that are still hidden then.
+        records that are still hidden after that time.
         """
         deadline = self._deadline() + pending_timeout
         stop_waiting = time.monotonic() + pending_timeout

@@ -1,10 +1,10 @@
 """Repairs a group's offsets: checks that nobody uses the group, commits, and reads it back.
 
-- The repair refuses a group with members, and at the commit the broker refuses it too
+- The repair refuses a group with members. The broker, too, refuses a commit to such a group
   (UNKNOWN_MEMBER_ID).
 - A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal such a
   query. So the repair reads the group twice, a few seconds apart, and requires the same offsets and
-  metadata. It does not notice a query that commits nothing in that time. Then nothing is lost: the
+  metadata. It does not notice a query that commits nothing in that time. But nothing is lost: the
   query commits its own position again with its next batch, or within `recommit_interval`, and
   reports the repair's commit as foreign.
 """

@@ -55,7 +55,7 @@ def check(properties: Mapping[str, str], mode: str = "simple") -> None:
 def has_gssapi() -> bool:
     """Return True if the installed librdkafka supports Kerberos.
 
-    The librdkafka in the wheels does not.
+    The librdkafka in confluent-kafka's wheels does not.
     """
     try:
         new_client(AdminClient, {"builtin.features": "sasl_gssapi"})

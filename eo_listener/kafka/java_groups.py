@@ -192,7 +192,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _packed(positions: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions as the shim reads them, with each metadata text only once.
+    """Return positions in the form that the shim reads, with each metadata text only once.
 
     A NUL follows each text, as if confluent-kafka had written the text: without the NUL,
     confluent-kafka would read on into other memory.

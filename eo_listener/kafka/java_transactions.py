@@ -109,7 +109,7 @@ class DescribedTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProducers:
-    """The producers with open transactions by partition, and errors of unreadable partitions."""
+    """By partition: the producers with open transactions, and errors of unreadable partitions."""
 
     by_partition: Mapping[TopicPartition, tuple[OpenProducer, ...]]
     errors: Mapping[TopicPartition, KafkaError]
@@ -119,9 +119,9 @@ class OpenProducers:
 class TaskReport:
     """A task's report: the number of records that it has sent, or why it did not send all of them.
 
-    `attempt` and `stage_attempt` are Spark's numbers, from 0. `records` counts the sent records by
-    partition. `refused` counts the rows that the task did not send, by the shim's number for the
-    reason. `error` is the shim's JSON of Kafka's error, if any.
+    `attempt` and `stage_attempt` are Spark's numbers, which begin at 0. `records` counts the sent
+    records by partition. `refused` counts the rows that the task did not send, by the shim's number
+    for the reason. `error` is the shim's JSON of Kafka's error, if any.
     """
 
     partition_id: int
@@ -153,13 +153,13 @@ class JavaTransactions:
         self._client = uuid.uuid4().hex[:12]
 
     def missing(self) -> str | None:
-        """Return the Java member that kafka-clients lacks for joining transactions, or None."""
+        """Return the Java method or field for joining that kafka-clients lacks, or None."""
         answer = self._ask("transactions.missing", "checking kafka-clients", {})
         missing: str | None = answer["missing"]
         return missing
 
     def unusable(self, partitioner: Partitioner) -> str | None:
-        """Create a partitioner in Java; return the exceptions that this raises, or None."""
+        """Create a partitioner in Java; return the exceptions that Java throws, or None."""
         failed: str | None = self._ask(
             "rows.partitioner", "loading the partitioner", partitioner.argument()
         )["failed"]
@@ -238,7 +238,7 @@ class JavaTransactions:
         self._ask("rows.open", "preparing the tasks", request)
 
     def leave_out(self, batch: str, identities: Iterable[str]) -> None:
-        """Give the shim the `identities`, as in headers, of the rows that tasks must not send.
+        """Give the shim the identities of rows that the tasks must not send, as written in headers.
 
         The method makes several calls, each with about a megabyte of identities. Spark passes all
         identities to each task.
@@ -270,7 +270,7 @@ class JavaTransactions:
             self._ask("groups.close", "closing the client", {"client": self._client})
 
     def _opening(self, timeout: float) -> dict[str, Any]:
-        """Return the part of a request to the shim with the client's name and the time limit."""
+        """Return the part of a request that names the client, its properties and the time limit."""
         limit = max(1, int(1000 * timeout))
         return {"client": self._client, "properties": self._properties, "timeoutMs": limit}
 
@@ -285,7 +285,7 @@ class JavaTransactions:
 
 
 def failure(action: str, error: Mapping[str, str]) -> KafkaError:
-    """Return the KafkaError for `error`, the shim's JSON: its `code` and `cause`."""
+    """Return the KafkaError for `error`, the shim's JSON with a `code` and a `cause`."""
     code = _NAMES.get(error["code"], error["code"])
     return KafkaError(f"{action} failed: {code}", code=code, cause=error["cause"])
 

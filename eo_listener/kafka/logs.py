@@ -39,7 +39,7 @@ NO_LEADER = -1
 # through the request: 5,000 partitions take 110 ms in one request, and 27 ms in five of 1,000.
 _AT_ONCE = 1000
 _GONE = NO_TOPIC | {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-# Answers if the client does not know yet a partition's leader, or that the partition exists.
+# Answers if the client does not yet know a partition's leader, or does not know the partition.
 STALE = _GONE | LEADER_MOVES | {"_NOENT"}
 # A broker's errors about a topic in an answer about a group; any other error concerns the group.
 _OF_TOPICS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
@@ -54,7 +54,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # all zeros: the broker knows no topic ids
 class Topic:
     """An existing topic.
 
-    `id` is written as in Kafka's own tools, or None if the topic has no id.
+    `id` is the id in the form that Kafka's own tools show, or None if the topic has no id.
     """
 
     id: str | None
@@ -168,7 +168,7 @@ class Logs:
     def partitions(
         self, topics: Iterable[str] | None, deadline: float
     ) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics`, or, if that is None, of all topics but Kafka's own."""
+        """Return the partitions of `topics`, or of all topics except Kafka's own if it is None."""
         return tuple(sorted(self.leaders(topics, deadline)))
 
     def leaders(
@@ -190,7 +190,7 @@ class Logs:
         }
 
     def refused(self, topics: Collection[str], deadline: float) -> Mapping[str, str]:
-        """Return Kafka's errors for those of `topics` that it does not show to this client.
+        """Return the errors of those `topics` that Kafka does not show to this client.
 
         Kafka leaves out such topics when it lists all topics, whether they exist or not.
         """
@@ -318,7 +318,7 @@ class Logs:
 def group_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> GroupOffsets:
-    """Return the offsets and metadata of the group of `client`, which must be `group`."""
+    """Return the offsets and metadata of `group`, which must be the group of `client`."""
     action = f"reading group {group}"
     queries = (Wire(tp.topic, tp.partition) for tp in partitions)
     errors: dict[str, str] = {}

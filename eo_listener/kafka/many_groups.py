@@ -3,7 +3,7 @@
 This module uses the AdminClient, whose group requests can end the whole process while a broker
 restarts (see `eo_listener.kafka`). So a command that reads repeatedly sends the requests from a
 separate process, and treats the end of that process like any other error. With a Consumer for each
-group, as the stores have, reading a thousand groups would take a minute.
+group, as in the group stores, reading a thousand groups would take a minute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 class HeldByGroup:
     """A group's offsets.
 
-    `error` is Kafka's name of the error if reading the offsets failed, else None.
+    `error` is Kafka's name for the error if the offsets could not be read, else None.
     """
 
     positions: Mapping[TopicPartition, Position]

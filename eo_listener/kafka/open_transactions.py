@@ -120,7 +120,10 @@ class OpenTransaction:
 
     @property
     def ends_by(self) -> int | None:
-        """The time by which the transaction ends, in ms since 1970; None if unknown or never."""
+        """The time by which the transaction ends, in ms since 1970.
+
+        None if the time is unknown, or if the transaction never ends.
+        """
         described = self.described if self.verdict is TransactionVerdict.OPEN else None
         if described is None or described.two_phase or described.started is None:
             return None
@@ -340,7 +343,7 @@ class TransactionReader:
         self._cluster = ClusterReader(properties, timeout=timeout)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
-        """Return the partitions of `topics`, or if that is None, of all topics but Kafka's own.
+        """Return the partitions of `topics`, or of all topics except Kafka's own if it is None.
 
         Raises SettingsError for a topic that does not exist.
         """
@@ -472,7 +475,7 @@ class TransactionReader:
         )
 
     def _hidden(self) -> str | None:
-        """Return why coordinators may leave out ids, or None.
+        """Return the reason why coordinators may leave out ids, or None.
 
         To find out, the method asks the coordinators for an unknown id.
         """

@@ -3,8 +3,8 @@
 librdkafka's blocking calls for a transaction run on separate threads: sending offsets can block
 forever (librdkafka#5456, #5511).
 
-- `BatchProducer` serves one try of one batch. Each try gets a new producer, and with the producer a
-  new epoch, so that no late request of an earlier try can add to the new transaction or end it.
+- `BatchProducer` serves one try of one batch. Each try gets a new producer with a new epoch, so
+  that no late request of an earlier try can add to the new transaction or end it.
 - `OffsetProducer` makes one transaction after another. If a call has timed out, the next call
   resumes it on the same producer, and librdkafka continues. A new producer is opened only if the
   old one is unusable.
@@ -97,7 +97,7 @@ class TooLargeError(Exception):
 
 
 class KafkaProducer:
-    """The base of producers.
+    """The base class of the producers.
 
     The user's `properties` override `defaults`, and `fixed` overrides both.
 
@@ -176,7 +176,7 @@ class RecordProducer(KafkaProducer):
                 if answer.name() == _LOCAL_SIZE:
                     raise TooLargeError(_SIZE) from None
                 # A record that brokers refuse ends the transaction; librdkafka then accepts no
-                # more records. What it reports now is the reason, also if it raises it.
+                # more records. What the next poll reports or raises is the reason.
                 try:
                     self._producer.poll(_MOMENT)
                 except (KafkaException, SystemError) as reason:
@@ -191,7 +191,7 @@ class RecordProducer(KafkaProducer):
     ) -> dict[int, str]:
         """Send a record for each value and its key, twice as fast as with calls of `send`.
 
-        Returns the reasons why the client refuses records, by the record's index. Raises
+        Returns the reasons why the client refused records, by the index of the record. Raises
         KafkaError.
         """
         refused: dict[int, str] = {}
@@ -218,7 +218,7 @@ class RecordProducer(KafkaProducer):
         self._require_none_failed()
 
     def _seconds_left(self) -> float:
-        """Return how long to wait for sent records: no limit, as each record has a time-out."""
+        """Return the time to wait for sent records: infinite, as each record has a time-out."""
         return math.inf
 
     def _send_queued(self) -> None:
@@ -618,7 +618,7 @@ class OffsetProducer(KafkaProducer):
         return self._taken_at is not None and time.monotonic() - self._taken_at < _YOUNG
 
     def failure(self, action: str, answer: Answer) -> KafkaError:
-        """Return the error that `action` failed."""
+        """Return the error for the failed `action`."""
         self.poll()
         return self.connection_errors.failure(action, answer)
 

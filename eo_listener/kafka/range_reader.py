@@ -56,8 +56,8 @@ class RangeReader:
     ) -> Iterator[Any]:
         """Yield the records in `ranges`. Raises KafkaError, also if the deadline passes.
 
-        If `silence` is given, each message moves the deadline to `silence` seconds after that
-        message. Messages of a partition that is already read to the end of its range do not count.
+        If `silence` is given, each message that arrives moves the deadline to `silence` seconds
+        later. Messages of a partition that is already read to the end of its range do not count.
         """
         remaining = {
             tp: offsets.until for tp, offsets in ranges.items() if offsets.start < offsets.until
@@ -255,7 +255,7 @@ class TargetLogs:
     transactions of other producers would hide them.
 
     `timeout` limits each request, in seconds. While records are read, it limits each wait for the
-    next record of a partition that is not yet read to its end. All requests raise KafkaError.
+    next record of a partition that is not yet read to its end. Every request may raise KafkaError.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout: float) -> None:

@@ -1,8 +1,8 @@
 """Commits to consumer groups without a membership or a subscription (KIP-396).
 
-All stores that use librdkafka share the base class in this module. The base class has a client for
-each group, of which a limited number stays open, and an `Ownership`, which knows if another driver
-has taken over the group.
+All group stores that use librdkafka share the base class in this module. For each group, the base
+class has a client and an `Ownership`, which knows whether another driver has taken over the group.
+It keeps a limited number of clients open.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ownership:
     closes if there are too many.
 
     The object cannot see a newer driver that has joined but not committed yet. Between the two
-    steps a few milliseconds pass. It does no input or output itself.
+    steps a few milliseconds pass. The object itself does no input or output.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class PooledGroupStore:
         self._properties = properties
         self._logs = Logs(properties)
         self._open = open_client
-        # They outlive the clients, which the store closes if there are too many.
+        # They outlive the clients, which the group store closes if there are too many.
         self._owned: defaultdict[str, Ownership] = defaultdict(Ownership)
         self._clients: OrderedDict[str, PooledClient] = OrderedDict()
 
@@ -161,8 +161,8 @@ class PooledGroupStore:
     ) -> GroupSnapshot:
         """Read the group's offsets and the logs of `partitions`. Raises KafkaError.
 
-        A group store that fences takes over the group first: otherwise a commit of an older driver
-        could arrive after the snapshot.
+        A group store that fences other committers takes over the group first: otherwise a commit of
+        an older driver could arrive after the snapshot.
         """
         deadline = time.monotonic() + timeout
         offsets = self._client(group).offsets(partitions, deadline)

@@ -55,11 +55,12 @@ class SourceLogs:
     def snapshot(
         self, options: Mapping[str, str], partitions: Collection[TopicPartition]
     ) -> GroupSnapshot:
-        """Read a snapshot of a source's logs. `options` are the reader's, with keys in lower case.
+        """Read a snapshot of a source's logs.
 
-        If Kafka or a leader is unreachable, the method waits, and raises KafkaError after `timeout`
-        seconds. If Kafka refuses the request, the method raises KafkaError at once. Raises
-        SettingsError for options that name no usable cluster.
+        `options` are the options of the reader, with keys in lower case. If Kafka or a leader is
+        unreachable, the method waits, and raises KafkaError after `timeout` seconds. If Kafka
+        refuses the request, the method raises KafkaError at once. Raises SettingsError for options
+        that name no usable cluster.
         """
         cluster = self.cluster(options)
         deadline = time.monotonic() + self._timeout

@@ -17,7 +17,7 @@ from eo_listener.kafka.simple_groups import Ownership, PooledGroupStore
 from eo_listener.offsets import Position, TopicPartition
 
 _UNKNOWN_TOPIC = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
-# Errors of one partition, because of which the whole transaction is aborted.
+# Errors of one partition that abort the whole transaction.
 _OF_PARTITION = _UNKNOWN_TOPIC | {"TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE"}
 _READ_TIMEOUT = 2.0
 _PAUSE = 10.0  # seconds to wait for a commit of another driver that may exist

@@ -25,7 +25,7 @@ def require_one_of(name: str, value: object, choices: Iterable[object]) -> None:
 def choice(kind: type[_Choice], name: str, value: object) -> _Choice:
     """Return the member of the enum `kind` with this value.
 
-    Raises SettingsError if no member has it.
+    Raises SettingsError if no member has this value.
     """
     if not isinstance(value, kind):
         require_one_of(name, value, (member.value for member in kind))

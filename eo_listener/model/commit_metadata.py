@@ -73,7 +73,7 @@ class CommitMetadata:
         return None if self.batch_id < 0 else self.batch_id
 
     def rewinding(self, group_offset: int) -> CommitMetadata:
-        """Return a copy for a commit that rewinds the group, which held `group_offset`."""
+        """Return a copy for a commit that rewinds the group from `group_offset`."""
         return replace(self, rewound_from=group_offset)
 
     def withholding(self) -> CommitMetadata:

@@ -12,7 +12,7 @@ The fault points of the committer, in the order in which a batch reaches them:
     commit.answered        the group has the offsets; the committer does not know this yet
     close.before-drain, close.before-flush, close.after-flush    the end of the program
     bridge.greeted         the bridge of a driver runs, and has its settings
-    bridge.line            the bridge was sent a line that it has not read yet
+    bridge.line            a line of the driver has reached the bridge, which has not parsed it yet
     transaction.begun, transaction.offsets-sent, transaction.committed    mode "transactional"
 
 The fault points of exactly_once and its sinks, between Spark's plan and its commit log:
@@ -23,8 +23,8 @@ The fault points of exactly_once and its sinks, between Spark's plan and its com
                            (Iceberg: the rows of an upsert; there is a branch for the batch)
     sink.letters-staged    Iceberg: the dead letters of the batch are on a separate branch, and the
                            table has nothing of the batch
-    sink.fenced            Kafka: an older driver can no longer do anything; the ledger is not read
-    sink.ledger-read       Kafka: the ledger is compared next; the transaction is not begun
+    sink.fenced            Kafka: an older driver can no longer write; the ledger is not read yet
+    sink.ledger-read       Kafka: the ledger was read; the transaction is not begun
     sink.begun             the transaction is open, and holds the store's lock (Kafka without
                            transactions: the ends of its target are stored; Iceberg: there is a
                            branch for the batch)

@@ -1,4 +1,4 @@
-"""The meaning of Kafka's errors for a commit: cause, fix, and if Kafka may have stored it anyway.
+"""The meaning of Kafka's errors for a commit: cause, fix, and whether Kafka may have stored it.
 
 Names are those of `org.apache.kafka.common.protocol.Errors`; a leading underscore marks
 librdkafka's own errors, for requests that never left this machine or were never answered.
@@ -52,7 +52,7 @@ PASSING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
-    """The meaning of one name of a Kafka error.
+    """The meaning of one of Kafka's error names.
 
     A `lasting` error stays until somebody changes something. After an error with `outcome_unknown`
     the commit may have been stored nevertheless. A `fatal` error is final: another committer has

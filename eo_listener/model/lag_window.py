@@ -89,13 +89,13 @@ class LagWindow:
     @property
     def quiet(self) -> float | None:
         """The seconds since the last commit, or None if no reading has found a new commit yet."""
-        if self._last is None or len(self._commits) < 2:  # the first was there before
+        if self._last is None or len(self._commits) < 2:  # the first commit was already there
             return None
         return self._last[0] - self._commits[-1].at
 
 
 def gravest(verdicts: list[LagVerdict | None]) -> LagVerdict | None:
-    """Return a group's verdict, the gravest of `verdicts`, or None if that is not known yet."""
+    """Return the gravest of the partitions' `verdicts`, or None if it is not known yet."""
     ranked = {verdict for verdict in verdicts if verdict is not None}
     worst = max(ranked, key=lambda verdict: verdict.gravity, default=None)
     return None if worst is LagVerdict.OK and None in verdicts else worst
@@ -113,7 +113,7 @@ class LagTrend:
 
     @property
     def drained_in(self) -> float | None:
-        """The seconds until the lag is zero, at the current rate; None if it is not falling."""
+        """The seconds until the lag is zero at the current rate; None if the lag does not fall."""
         if len(self._readings) < 2:
             return None
         (begun, first), (now, last) = self._readings[0], self._readings[-1]

@@ -45,7 +45,7 @@ def sql_literal(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last range of one partition that a sink has applied; `range.until` is the next offset.
+    """The last range that a sink has applied in a partition; `range.until` is the next offset.
 
     `topic_id` is as Kafka's own tools print it, or None if unknown. `query_id`, `run_id` and
     `batch_id` name the batch that last moved the head.
@@ -114,7 +114,7 @@ class Move(NamedTuple):
     """A partition's step to its next head; a sink writes it only if `expected` is still the head.
 
     A Move is a tuple, because a batch has one Move for each partition, and a frozen dataclass takes
-    four times as long to make.
+    four times as long to create.
     """
 
     source: int
@@ -129,7 +129,7 @@ class Move(NamedTuple):
     expected: Head | None
     """The head that the ledger must have before this move, or None if it must have no head yet."""
     gap: OffsetRange | None = None
-    """Offsets skipped or lost before `range` or at its beginning, as accepted by the user."""
+    """The skipped or lost offsets that the user accepts, before `range` or at its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

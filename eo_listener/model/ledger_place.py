@@ -54,10 +54,10 @@ class LedgerStore(Enum):
 class LedgerPlace:
     """The place of a ledger: an address without a secret, and the other options of a command.
 
-    `schema` is the schema of a ledger in PostgreSQL, `servers` the servers of a ledger's topic, if
-    its address does not name them; `note` describes what else a command needs, `repeated_options`
-    are the options of the running command that a suggested command needs too. While `is_known` is
-    False, the server is unknown, so it is also unknown if two sinks share one ledger.
+    `schema` is the schema of a ledger in PostgreSQL. `servers` are the servers of a ledger's topic,
+    if its address does not name them. `note` describes what else a command needs.
+    `repeated_options` are the options of the running command that a suggested command needs too.
+    While `is_known` is False, the server is unknown, and so is whether two sinks share one ledger.
     """
 
     address: str
@@ -105,7 +105,7 @@ class PlacedSink(Protocol):
     def ledger_place(self) -> LedgerPlace:
         """The place of the ledger, without secrets; complete once `applied` has returned.
 
-        Reading it sends no request.
+        Reading the property sends no request.
         """
 
 
@@ -117,7 +117,8 @@ def place_of(sink: object) -> LedgerPlace | None:
 def target_first(has_it: str, *, all_there: str, none_there: str) -> str:
     """Return the advice on how to continue if a separate ledger is older than its rows.
 
-    `has_it` is the condition to check first.
+    `has_it` is the condition to check first. `all_there` is the advice if the target has all of the
+    rows, `none_there` the advice if it has none of them.
     """
     return (
         f"check if {has_it}: perhaps only the ledger's topic was restored to an older state, or "

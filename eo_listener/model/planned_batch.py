@@ -46,11 +46,11 @@ class PlannedBatch:
     """
     continued: frozenset[TopicPartition] = frozenset()
     """The partitions that an earlier batch of the checkpoint has planned: they start at the end of
-    that batch. With counted sources, BATCHES is one of them.
+    that batch. With counted sources, BATCHES is one of these partitions.
     """
 
     def began_at(self, initial: Mapping[TopicPartition, int]) -> PlannedBatch:
-        """Return the plan without the `continued` partitions that still start at `initial`.
+        """Return a plan in which `continued` lacks the partitions that still start at `initial`.
 
         `initial` are the offsets at which the query began to read, so earlier batches have read
         nothing from these partitions.
@@ -75,8 +75,8 @@ class PlannedBatch:
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Return the ranges of the Kafka partitions of all sources, in order.
 
-        Raises SettingsError if two sources read the same partition, for which a ledger has only one
-        head, and if the batch has no source.
+        Raises SettingsError if the batch has no source, or if two sources read the same partition,
+        for which a ledger has only one head.
         """
         if not self.sources and self.counted is None:
             raise SettingsError(

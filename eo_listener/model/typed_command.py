@@ -72,7 +72,7 @@ class ClusterCommands:
         return typed_command(every, *same, arguments=arguments)
 
     def show_transactions(self, *more: str) -> str:
-        """Return the command that lists open transactions, their owners, and how to end each."""
+        """Return the command that lists open transactions, their owners, and ways to end them."""
         return self.typed(["txn", "list"], more)
 
     def check_group(self, group: str) -> str:

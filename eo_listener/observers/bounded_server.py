@@ -31,7 +31,7 @@ logger = logging.getLogger("eo_listener")
 class _BoundedRequest:
     """The stream of a client's request, of at most `_REQUEST` bytes.
 
-    Reading more raises LineTooLong, which http.server answers with status 431.
+    Reading more bytes raises LineTooLong, which http.server answers with status 431.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -65,7 +65,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self.rfile: Any = _BoundedRequest(self.rfile)
 
     def parse_request(self) -> bool:
-        """Read the request, and tell the server not to close its connection for a newer one."""
+        """Read the request, and tell the server not to replace this connection by a newer one."""
         whole = super().parse_request()
         if whole:
             self.server.keep(self.request)
@@ -133,7 +133,7 @@ class BoundedServer(ThreadingHTTPServer):
             _wake(slowest)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin to answer a request, and record its time."""
+        """Begin to answer a request, and record the time."""
         with self._open_lock:
             self._open[request] = time.monotonic()
             self._asking.add(request)

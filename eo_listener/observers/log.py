@@ -38,9 +38,10 @@ class EventLogger:
     """An observer that writes to the logger `eo_listener`.
 
     If commits fail, it logs the first failure, each new cause, and the end of the failures; it logs
-    the failures in between at DEBUG. If the same refusal or the same other writer occurred in the
-    last ten minutes, it logs the event at DEBUG. In that time, it does not log the same internal
-    error again. Its memory grows only with the number of groups. `clock` is monotonic.
+    the failures in between at DEBUG. It logs a refusal at DEBUG if the same refusal occurred in the
+    last ten minutes, and a foreign commit if the same writer committed in that time. It does not
+    log the same internal error twice in that time. Its memory grows only with the number of groups.
+    `clock` is monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

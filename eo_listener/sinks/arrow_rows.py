@@ -11,9 +11,9 @@ task while the driver reads another.
 Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
 that executor's part of a shuffle again, but the driver has already read rows of the old part: if
 the rows come in a different order the second time, some are lost and others doubled. So `stream`
-cuts rows by their position, not by their values, and has Spark compute a frame with a user's
-shuffle only once, and keep its rows: if a kept part is lost, the sink must write the batch again,
-from its beginning.
+cuts rows by their position, not by their values. If the user's frame has a shuffle, `stream` has
+Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink must write the
+batch again, from its beginning.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _checked(frame: Any, *, is_cut: bool) -> AbstractContextManager[None]:
 def _partitions(frame: Any) -> int:
     if is_connect(frame):
         return 1  # Spark Connect does not report the number: assume a single partition
-    jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a step in Python to ask it
+    jvm = frame._jdf  # noqa: SLF001  # pyspark's own `rdd` adds a Python step
     return int(jvm.queryExecution().toRdd().getNumPartitions())
 
 
@@ -124,7 +124,7 @@ def _may_change(frame: Any) -> bool:
     """Return True if a second computation may change rows, or move rows to other tasks."""
     from eo_listener.spark.jvm.stage_attempts import has_shuffle  # noqa: PLC0415  # as above
 
-    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # pyspark does not show it
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public access
     return not plan.deterministic() or has_shuffle(frame)
 
 
@@ -150,11 +150,11 @@ def _connect_batches(frame: Any, schema: pa.Schema) -> Generator[pa.RecordBatch,
 
 
 def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
-    """Yield the rows of `frame` as Arrow messages; `fetching` decides how to fetch the rows."""
+    """Yield the rows of `frame` as Arrow messages, fetched in the way that `fetching` names."""
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
-    java_rdd = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only brings all at once
+    java_rdd = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark collects all
     rdd: RDD[bytes] = RDD(java_rdd, frame.sparkSession.sparkContext, NoOpSerializer())
     try:
         if fetching is Fetch.AT_ONCE:
@@ -190,7 +190,7 @@ def _kept(rdd: Any) -> Iterator[bytes]:
     # Only SparkContext.runJob can read single partitions of an RDD. It would send every row through
     # a Python worker first, which is not needed here.
     rdd.mapPartitions = lambda _: rdd
-    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units
+    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # units
     done, tasks, count = 0, rdd.getNumPartitions(), 1
     while done < tasks:
         task_ids = list(range(done, min(done + count, tasks)))

@@ -2,8 +2,8 @@
 
 A transform marks a row with a text in the column `eo_poison`; a store refuses a row for its values.
 Both kinds of rows go, with their topic, partition and offset, into the table that the user named,
-in the same transaction. If the user named no table, the batch fails, and the error names the first
-such row.
+in the transaction of the batch. If the user named no table, the batch fails, and the error names
+the first such row.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ class RowFilter:
     ) -> RowFilter:
         """Return the filter for rows with the columns `names`; `target` has the table's columns.
 
-        `target` is None if the sink has yet to create the table. `fix` is one more remedy, which
-        the error about a column that the target lacks names. The filter never writes `eo_poison`,
-        and leaves out topic, partition and offset if the target lacks them. Raises SettingsError
-        for any other column that the target lacks, for names that differ only in case, for
-        `eo_poison` in a different case, for keys or a version column that are not written, and for
-        a frame with no column to write.
+        `target` is None if the sink has yet to create the table. `fix` is a further remedy, which
+        the error names if the target lacks a column. The filter never writes `eo_poison`, and
+        leaves out topic, partition and offset if the target lacks them. Raises SettingsError for
+        any other column that the target lacks, for names that differ only in case, for `eo_poison`
+        in a different case, for keys or a version column that are not written, and for a frame with
+        no column to write.
         """
         folded = [name.casefold() for name in names]
         twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
@@ -161,7 +161,7 @@ class RowFilter:
 
         The filter refuses a row that is marked, has no version, or has a text that is not UTF-8
         (Spark casts any bytes to a string). It escapes such bytes in the reason. Raises
-        SettingsError if the mark is not a text.
+        SettingsError if `eo_poison` is not a column of texts.
         """
         letters: list[DeadLetter] = []
         for check in (self._marks, _flaws, self._missing_versions):
@@ -284,7 +284,7 @@ def _listed(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """The most dead letters that a transaction may have: a number of rows, or a share of all rows.
+    """The limit of dead letters in a transaction: a number of rows, or a share of all rows.
 
     An int is a number, a float a share. Dead letters are for single rows. If most rows of a
     batch are refused, the cause is not in single rows: a column of the table, a producer or a

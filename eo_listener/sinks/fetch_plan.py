@@ -1,4 +1,4 @@
-"""Decides how a batch's rows come to the driver: in which tasks, and how many at a time. No I/O."""
+"""Decides how the driver fetches a batch: in how many tasks, and how many at a time. No I/O."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def next_count(count: int, size: int, limit: int = 0) -> int:
 
 
 def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
-    """Return into how many tasks to cut a frame with `partitions` partitions, or None for no cut.
+    """Return how many tasks to make of a frame with `partitions` partitions, or None for no cut.
 
     A task may read a whole Kafka partition or, after a shuffle, a share of all partitions.
     """

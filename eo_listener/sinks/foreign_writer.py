@@ -15,10 +15,7 @@ _SHOWN: Final = 3
 def foreign_writer(
     label: str, entry: Entry, reason: str, partitions: Collection[TopicPartition]
 ) -> ForeignWriterError:
-    """Return the error for an entry that the sink `label` did not write.
-
-    Another driver uses the ledger.
-    """
+    """Return the error for an entry that was not written: another driver uses the ledger."""
     return ForeignWriterError(
         f"batch {entry.batch_id} of run {entry.run_id} was not written to {label}: {reason}",
         ranges={tp: entry.moves[tp].range for tp in partitions},

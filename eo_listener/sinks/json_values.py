@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def json_text(value: Any, kind: pa.DataType) -> str:
-    """Return `value`, as `to_pylist` returns it for a column of type `kind`, as JSON.
+    """Return as JSON a `value` of Arrow's type `kind`, in the form that `to_pylist` gives it.
 
     A struct becomes a JSON object, and so does a map, with its keys as texts. Bytes become base64;
     decimals become texts, since readers would take a JSON number for a float; dates and times
@@ -34,7 +34,7 @@ def json_row(row: pa.RecordBatch) -> str:
 
 
 def _escaped(column: pa.Array) -> str:
-    """Return as text the only value of `column`, which Python cannot read otherwise."""
+    """Return the only value of `column` as a text; Python cannot read this value otherwise."""
     if pa.types.is_temporal(column.type):
         return f"{column[0].value} since 1970 ({column.type})"
     if pa.types.is_nested(column.type):

@@ -91,7 +91,7 @@ class LedgerSql:
     def create(self) -> tuple[str, ...]:
         """Return the statements that create missing tables.
 
-        The table of the heads is the last: if it exists, the others do too.
+        The table of the heads is the last: if it exists, the history exists too.
         """
         key = "sink text NOT NULL, query text NOT NULL"
         offsets = "start_offset bigint NOT NULL, next_offset bigint NOT NULL"
@@ -154,7 +154,7 @@ class LedgerSql:
         )
         rows = [
             (*self._moved(entry, tp, now), FORMAT, sink, entry.query, *tp)
-            for tp, move in sorted(entry.moves.items())  # all take locks in one order
+            for tp, move in sorted(entry.moves.items())  # all writers take locks in one order
             if move.expected is None
         ]
         return Many(text, rows)

@@ -23,7 +23,7 @@ Heads = Mapping[TopicPartition, Head]
 
 @dataclass(frozen=True, slots=True)
 class LedgerText:
-    """All heads of `query` in a table; `number` counts the batches written for it, from 1."""
+    """All heads of `query` in a table; `number` counts the written batches of the query, from 1."""
 
     query: str
     number: int

@@ -206,7 +206,7 @@ def require_written(keys: Sequence[str], version: str | None, columns: Collectio
 
 
 def unordered(version: str, kind: str) -> SettingsError:
-    """Return the error for a version column whose type the stores may order differently."""
+    """Return the error for a version column whose type has a different order in some stores."""
     return SettingsError(
         f"version_column={version!r} is {kind}",
         cause="only integers, dates and timestamps have the same order in every store",

@@ -93,7 +93,7 @@ class Merge:
 
     def concerns(self, session: SparkSession, view: str, table_rows: DataFrame) -> bool:
         """Return True if one of the table's rows in `table_rows` has the key of a row in `view`."""
-        rows = session.table(view).alias("eo_given")  # on the left: the fewer rows are broadcast
+        rows = session.table(view).alias("eo_given")  # on the left, to be broadcast
         same_key = F.expr(self._two_rows.same_key())
         return not rows.join(table_rows.alias("eo_there"), same_key, "leftsemi").isEmpty()
 

@@ -36,7 +36,7 @@ def row_origins(
 def _runs(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return one row for each series of consecutive offsets; a repeated offset begins a new series.
 
-    So the series, sorted by start and end, have all offsets in order.
+    The series, sorted by start and end, then give all offsets in order.
     """
     from pyspark.sql import Window  # noqa: PLC0415  # no other ledger needs it
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # its usual name; as above

@@ -1,4 +1,4 @@
-"""Checks, without writing, if a table's location is writable."""
+"""Finds out, without writing, whether a table's location is writable."""
 
 from __future__ import annotations
 

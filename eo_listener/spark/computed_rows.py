@@ -35,7 +35,9 @@ def rows_lost(problem: str, cause: str = "an executor has ended") -> RetriableSi
 
 @contextmanager
 def computed_rows(frame: Any) -> Iterator[Any]:
-    """Compute the rows of `frame`, and yield a frame of them; executors keep them during the block.
+    """Compute the rows of `frame`, and yield a frame with the computed rows.
+
+    The executors keep these rows during the block.
 
     Raises SettingsError under Spark Connect 3.5, which has no `localCheckpoint`.
     """

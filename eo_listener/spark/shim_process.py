@@ -87,7 +87,7 @@ class ShimProcess:
         except (OSError, ValueError) as error:
             raise self._ended() from error
         if not text:
-            self._answers.put(b"")  # for the next call, whose write to the pipe may still succeed
+            self._answers.put(b"")  # for the next call: its write to the pipe may still succeed
             raise self._ended()
         try:
             answer: dict[str, str] = json.loads(text)
@@ -99,7 +99,10 @@ class ShimProcess:
         return answer
 
     def _give_up(self, problem: str, *, cause: str) -> JvmError:
-        """End the process, whose late answer would count as the next call's; return the error."""
+        """End the process, and return the error.
+
+        A late answer of this process would otherwise count as the answer to the next call.
+        """
         process = self._start()
         process.kill()
         process.wait()
@@ -143,7 +146,7 @@ class ShimProcess:
 
 
 def _write(pipe: IO[bytes], line: bytes, deadline: float) -> None:
-    """Write `line` to a non-blocking pipe. Raises TimeoutError if it is not read in time."""
+    """Write `line` to a non-blocking pipe. Raises TimeoutError if Java does not read it in time."""
     room = select.poll()
     room.register(pipe, select.POLLOUT)
     remaining = memoryview(line)
@@ -195,7 +198,7 @@ def kafka_clients(named: Path | None = None) -> tuple[Path, ...]:
 
 
 def _places() -> Iterator[Path]:
-    """Yield the folders to search, first Spark's: its client is known to reach the cluster."""
+    """Yield the folders to search, Spark's first: Spark's client is known to reach the cluster."""
     for home in spark_homes():
         yield home / "jars"
     if os.environ.get("KAFKA_HOME"):

@@ -1,4 +1,4 @@
-"""The obligations of every `Sink`, as pytest tests that any sink can run.
+"""The tests that every `Sink` must pass, for pytest.
 
     class TestMySink(SinkConformance):
         def open_sink(self, target): return MySink(..., table=target)
@@ -61,7 +61,7 @@ class SinkConformance:
     # The parts that a store provides.
 
     def open_sink(self, target: str) -> Sink:
-        """Open another sink, like another driver's, that appends to `target` in the test's store.
+        """Open a new sink, as another driver would, that appends to `target` in the test's store.
 
         The test suite closes the sink.
         """
@@ -132,7 +132,7 @@ class SinkConformance:
     # The tests.
 
     def test_an_empty_store_has_no_heads(self) -> None:
-        """A missing ledger is created, and is empty, even when it is read again."""
+        """A missing ledger is created. It is empty, also when it is read again."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
             assert dict(sink.applied(QUERY)) == {}
@@ -361,7 +361,7 @@ class SinkConformance:
                 self.write(sink, second)
         for point, is_before, is_after in checked:
             assert is_before or is_after, f"at {point} rows and heads do not match"
-            if point in (*self.fault_points, *self.fault_points_after):  # else both are allowed
+            if point in (*self.fault_points, *self.fault_points_after):  # else either is right
                 assert is_after == (point in self.fault_points_after), f"at {point}"
         assert len(checked) >= len(self.fault_points)
 

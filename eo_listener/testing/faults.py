@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 @contextmanager
 def hooked(hook: Callable[[str], None]) -> Iterator[None]:
-    """Call `hook` with the name of each fault point that this process reaches."""
+    """In the block, call `hook` with the name of each fault point that this process reaches."""
     fault_points.arm(hook)
     try:
         yield
@@ -31,7 +31,7 @@ def hooked(hook: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def broken_off(point: str, error: BaseException | type[BaseException] = Killed) -> Iterator[None]:
-    """Raise `error` whenever this process reaches the fault point `point`."""
+    """In the block, raise `error` whenever this process reaches the fault point `point`."""
 
     def hook(name: str) -> None:
         if name == point:
@@ -42,9 +42,9 @@ def broken_off(point: str, error: BaseException | type[BaseException] = Killed) 
 
 
 def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry]) -> list[bool]:
-    """Have all sinks write at the same time; return True for each sink that has written.
+    """Have all sinks write at the same time; return, for each sink, whether it has written.
 
-    The result has False for a sink that refuses its entry. Raises any other error of a sink.
+    A sink that refuses its entry has not written. Raises any other error of a sink.
     """
     start = threading.Barrier(len(sinks))
 
@@ -60,7 +60,7 @@ def race(sinks: Sequence[Sink], frames: Sequence[Any], entries: Sequence[Entry])
 
 
 def _insist(sink: Sink, frame: Any, entry: Entry) -> bool:
-    """Write `entry`, and try again after each conflict; return False if the sink refuses it."""
+    """Write `entry`, if necessary again after conflicts; return False if the sink refuses it."""
     for _ in range(50):
         try:
             sink.apply(frame, entry, plan_of(entry))

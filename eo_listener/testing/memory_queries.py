@@ -9,7 +9,7 @@ from eo_listener.model.protocols import LivePosition, QueryMode
 
 
 class MemoryQueries:
-    """A `QueryReader` for invented queries, by run id. All queries have the same sources.
+    """A `QueryReader` for invented queries, known by their run ids. All have the same sources.
 
     `source_options` are reader options by source index, or None if no query answers.
     """

@@ -149,8 +149,7 @@ class MemorySink:
 
     A frame is a DataFrame, or any iterable of rows. With `per_partition`, each row names its
     origin, as `row["topic"]` and `row["partition"]`. Each transaction takes its fault, or None for
-    no fault, from the front of `faults`. `unreadable` is the number of reads of heads that fail
-    next.
+    no fault, from the front of `faults`. The next `unreadable` reads of heads fail.
     """
 
     def __init__(

@@ -14,8 +14,8 @@
 - The server answers only requests for the names of `AllowedHosts`, which prevents DNS rebinding.
   There is no cookie and no password, so everyone who can connect can read the page. Therefore the
   server by default listens only on this machine's loopback address.
-- There are limits for points and groups of the history, errors, rows and groups of a page,
-  characters of a name, series, connections, and bytes of a request.
+- The code limits the points and groups in the history, the errors, rows and groups on a page, the
+  characters of a name, the series, the connections, and the bytes of a request.
 - Only one thread may use a StatusReader. The command's thread reads once before it serves, so that
   a wrong password or address ends the command with one error. Then it passes the reader to the
   reading thread.

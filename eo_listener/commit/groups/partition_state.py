@@ -181,19 +181,25 @@ class PartitionState:
             # A request may have brought it to the group nevertheless, so the group is read again.
             self.pending = self.snapshot_at = None
         newest = self.pending or self.confirmed
-        if newest is None or position.offset > newest.offset:
+        if newest is None or position.offset >= newest.offset + (not recommit):
             self.pending = _declared(position, self.pending)
-        elif position.offset == newest.offset:
-            if recommit:
-                self.pending = _declared(position, self.pending)
-        elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
-            self.pending = _rewinding(position, (self.confirmed or newest).offset)
-            self.snapshot_at = None
-        elif self.pending is None:
-            # The group may have lost the confirmed offset: its topic was recreated, or somebody
-            # took the group back.
-            self.pending, self.snapshot_at = position, None
+        elif position.offset < newest.offset:
+            self._go_back(position, newest, policy, rivals=rivals)
         return None
+
+    def _go_back(
+        self, position: Position, newest: Position, policy: Policy, *, rivals: bool
+    ) -> None:
+        """Take an offer below the newest position. The next snapshot decides if it is sent.
+
+        Even if it must not take the group back: the group may have lost the confirmed offset,
+        because its topic was recreated, or somebody took the group back.
+        """
+        if policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
+            position = _rewinding(position, (self.confirmed or newest).offset)
+        elif self.pending is not None:
+            return
+        self.pending, self.snapshot_at = position, None
 
     def _gives_way(self, position: Position) -> bool:
         """Return True if the waiting position is of a run that no longer runs."""

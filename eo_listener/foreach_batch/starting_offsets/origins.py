@@ -54,7 +54,8 @@ def _sink_origin(sink: Sink, query: str) -> Origin:
 def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -> Origin:
     """Return the offsets up to which a query's records were applied, from its heads in one ledger.
 
-    `label` names the sink or the store. Raises SettingsError if no head is of a Kafka source.
+    `label` names the sink or the store. Raises SettingsError if none of the heads belongs to a
+    Kafka source.
     """
     kafka = {tp: head for tp, head in heads.items() if tp != BATCHES}
     if not kafka:
@@ -73,8 +74,9 @@ def heads_origin(label: str, query: str, heads: Mapping[TopicPartition, Head]) -
 def checkpoint_origin(location: str) -> Origin:
     """Return the end offsets of the newest committed batch of a checkpoint.
 
-    Raises StorageError, JvmError, SettingsError if no batch is committed, and CheckpointError if a
-    newer batch is committed but unreadable, because the query would read its records again.
+    Raises StorageError, JvmError, and SettingsError if no batch is committed. Raises
+    CheckpointError if the newest committed batch is unreadable: with the offsets of an older batch,
+    the new query would read that batch's records again.
     """
     # Without a scheme the location is resolved as Spark does, or is local if there is no session.
     from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
@@ -89,7 +91,8 @@ def newest_batch(checkpoint: Checkpoint, where: str) -> BatchOffsets:
 
     `where` names the checkpoint in error texts.
     """
-    # Read first: a live query may commit a newer batch before the next reading, which is not lost.
+    # Listed before `committed()` reads: a batch that a live query commits in between is not
+    # missing.
     newest = max(checkpoint.batches().committed, default=-1)
     durable = checkpoint.committed() if checkpoint.exists() else None
     if durable is None or durable.offsets is None:

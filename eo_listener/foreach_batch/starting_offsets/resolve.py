@@ -128,7 +128,7 @@ def choose_for_group(
     out_of_range: Policy,
     recreated: Recreated = Recreated.FAIL,
 ) -> dict[TopicPartition, int]:
-    """Return the offsets to commit to a group, as `choose` finds them.
+    """Return the offsets to commit to a group, chosen by the rules of `choose`.
 
     A group can only hold real offsets, so "earliest" and "latest" mean the current start and end of
     the log. If the origin has no offset for a partition, but the group has one (`covered`), the

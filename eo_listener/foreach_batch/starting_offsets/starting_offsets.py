@@ -1,4 +1,4 @@
-"""`starting_offsets`: returns the value of Spark's `startingOffsets` with which a query starts."""
+"""`starting_offsets`: returns a value for Spark's option `startingOffsets`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def starting_offsets(
 ) -> str:
     """Return Spark's `startingOffsets` JSON for a query that is to begin at an origin.
 
-    Give exactly one origin: `ledger`, a sink or all sinks of a query, with the query's name there
-    as `query`; a consumer `group`; the `checkpoint` of another query, for its newest committed
-    batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
+    Give exactly one origin: `ledger`, a sink or all sinks of a query, with the query's name in the
+    ledger as `query`; a consumer `group`; the `checkpoint` of another query, for its newest
+    committed batch; or a `timestamp`, a time zone aware datetime or milliseconds since the epoch.
 
     `options` are the reader options of the new query (`kafka.*`, `subscribe`, `subscribePattern`,
     `assign`); `bootstrap_servers` and `topics` replace the servers and the topics in these options.

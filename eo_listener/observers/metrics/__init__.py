@@ -1,6 +1,6 @@
 """Turns the events of `eo_listener.events` into the metrics of docs/reference/metrics.md.
 
-All modules but `serve`, `address` and `counters` need the extra `metrics`, or `opentelemetry`.
+All modules except `serve`, `address` and `counters` need the extra `metrics` or `opentelemetry`.
 
 This package keeps the numbers, and converts them to prometheus-client's metric families at each
 scrape. It does not use the library's own `Counter`, `Gauge` and `Histogram`. In a process with

@@ -103,7 +103,7 @@ class Counted(Enum):
 
 
 class TimeLag:
-    """The lag of one source of one run as a time: an upper bound of the oldest unread record's age.
+    """The time lag of a source in a run: an upper bound for the age of the oldest unread record.
 
     Once a batch has reached the log ends of an earlier batch, all records written before the
     earlier batch began are processed. `since` is the start of that earlier batch, or None until a

@@ -25,7 +25,7 @@ _PREFIX: Final = "status_consumergroup"
 
 
 class GroupNumbers(NamedTuple):
-    """The numbers of one group; `seconds` is the age of the oldest record it has not read.
+    """The numbers of one group; `seconds` is the age of its oldest unread record.
 
     `read` is False if the group could not be read.
     """

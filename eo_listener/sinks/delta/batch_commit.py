@@ -61,7 +61,7 @@ _CONF: Final = "spark.databricks.delta."
 class BatchCommit:
     """Writes the rows of `frame`, and the ledger entry `entry`, in one commit.
 
-    Use a new object for each try.
+    Use a new object for each attempt.
     """
 
     def __init__(

@@ -59,9 +59,9 @@ class BatchRecord:
     """A batch written to the table with the id `table`; `ledger` is the ledger after the batch.
 
     `base` is the table's version when the sink read the ledger, and `states` are the queries'
-    states at that version. `attempt` is a different text for each try to write a batch. `renamed`
-    is the ledger under its new name, if this commit renamed the query: such a commit has no rows,
-    and leaves the old name without heads.
+    states at that version. `attempt` is a text that differs for each attempt to write a batch.
+    `renamed` is the ledger under its new name, if this commit renamed the query: such a commit has
+    no rows, and leaves the old name without heads.
     """
 
     ledger: LedgerText

@@ -115,7 +115,7 @@ class Connection:
         self._log: TableLog | None = None
         self._table: DeltaTable | None = None  # the table by which the last batch was judged
         self._place: str | None = None
-        self._database: str | None = None  # for a name without one: USE changes nothing
+        self._database: str | None = None  # of a name without one; USE does not change it
         self._checked: str | None = None  # the application in which Delta Lake was checked
 
     @property

@@ -200,7 +200,7 @@ def taken_back_meanwhile(label: str, batch_id: int, back: TableRollback) -> Sink
 
 
 def in_doubt(label: str, reference: str, query: str, state: QueryState) -> SinkError:
-    """Return the error for heads that cannot be determined; it says how to repair the ledger."""
+    """Return the error for heads that cannot be determined; its fix explains the repair."""
     at, problem = state.doubted, f"{label}: cannot determine which batches {query!r} has applied"
     restore = f"RESTORE TABLE {reference} TO VERSION AS OF"
     match state.doubt:

@@ -187,7 +187,7 @@ class TableLedger:
         return None
 
     def doubt(self, commit: Commit) -> Doubt | None:
-        """Return the reason to doubt that the batch of `commit` is valid, or None if there is none.
+        """Return the reason to doubt that the batch of `commit` is valid, or None for no doubt.
 
         A batch is valid only if no RESTORE, new table or rename has come between its `base` and its
         commit. Delta deletes the log from its beginning, so commits between them may be missing,

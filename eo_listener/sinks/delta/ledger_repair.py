@@ -64,7 +64,7 @@ class DeltaLedgerRepair:
         return ()
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table, so a rename cannot give it to another one."""
+        """Check nothing: the ledger is in the table, and stays there."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit."""

@@ -6,9 +6,9 @@
   the batch, and then moves main to the branch (`fastForwardBranch`). Serializable isolation does
   not suffice: it does not stop a zombie whose MERGE begins after the commit of the driver that has
   replaced it.
-- The sink makes the publishing commit on pinned metadata: the catalog refuses the commit if main
-  has moved since then, even by a rollback. A fast-forward on its own only checks that main's head
-  is an ancestor of the branch, and that is also true after a rollback.
+- The sink makes the publishing commit on one fixed version of the metadata: the catalog refuses the
+  commit if main has moved since that version, even by a rollback. A fast-forward on its own only
+  checks that main's head is an ancestor of the branch, and that is also true after a rollback.
 - The sink sends this commit once. It does not call `Transaction.commitTransaction`, which retries,
   and deletes the files of a commit that succeeded but whose answer was lost. After a refusal the
   sink reads the table again.

@@ -95,7 +95,7 @@ def matched(
 
 
 def fitted(frame: DataFrame, columns: Sequence[str], schema: StructType) -> DataFrame:
-    """Return `frame` with the table's columns, in its order; a column not in `columns` is null."""
+    """Return `frame` with the columns of the table, in order; a column not in `columns` is null."""
     return frame.select(
         *(
             F.col(quoted(field.name))

@@ -301,10 +301,10 @@ class Sifted:
 def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> Iterator[Sifted]:
     """Compute the rows of `frame` once, and separate the rows to write from the rows to refuse.
 
-    Each of `reasons` is a column that is null unless it is a reason to refuse the row. Since Spark
-    computes the rows once, each row is either written or refused, even if the transform is not
-    deterministic. If `reasons` is empty, no row is refused, and Spark does not compute the rows
-    here. Raises PoisonRowError if more rows are refused than `refusals` allow.
+    Each of `reasons` is a column with a reason to refuse the row, or null. Since Spark computes the
+    rows once, each row is either written or refused, even if the transform is not deterministic. If
+    `reasons` is empty, no row is refused, and Spark does not compute the rows here. Raises
+    PoisonRowError if more rows are refused than `refusals` allow.
     """
     if not reasons:
         none = frame.where(F.lit(False)).withColumn(REASON, F.lit(None).cast("string"))
@@ -324,7 +324,7 @@ def sifted(frame: DataFrame, reasons: Sequence[Column], refusals: Refusals) -> I
 def marks(frame: DataFrame) -> list[Column]:
     """Return the column with the transform's marks, if the frame has one.
 
-    Raises SettingsError for a mark that is not text.
+    Raises SettingsError if it is not a column of texts.
     """
     if REASON not in frame.columns:
         return []

@@ -241,7 +241,7 @@ def computed_in_vain(
 ) -> RetriableSinkError:
     """Return the error for a batch whose changes other commits made invalid `times` times.
 
-    `by` describes the last of these commits; `seconds` is the duration of all tries.
+    `by` describes the last of these commits; `seconds` is the duration of all attempts.
     """
     return RetriableSinkError(
         f"{label}: other writers moved main each time that batch {batch_id} was written, {times} "

@@ -1,8 +1,8 @@
 """Finds a query's valid ledger in the snapshots of a table. Reads only through its arguments.
 
 The sink publishes a batch's rows and ledger together, as one snapshot of the branch main. So a
-query's valid ledger is in the newest ancestor of main's head, or the head itself, that has a ledger
-of the query.
+query's valid ledger is the first ledger of the query that a search from main's head back through
+its ancestors finds.
 
 The batch's branch keeps the snapshot with the ledger when other snapshots expire. But an expired
 snapshot between the ledger's snapshot and main's head breaks the chain. Then there are three cases:
@@ -149,7 +149,7 @@ class PublishedLedgers:
         return {head.ledger.query for head in heads if head is not None and head.ledger is not None}
 
     def letters_of(self, table: Snapshots, published: Published) -> str | None:
-        """Return the place of the dead letters of the ledger's last batch; None if it has none."""
+        """Return the place of the dead letters of the ledger's last batch, if it has any."""
         snapshot = None if published.snapshot is None else self.read(table, published.snapshot)
         return None if snapshot is None else snapshot.letters
 
@@ -195,7 +195,8 @@ class PublishedLedgers:
         """Read one snapshot; return None if it has expired.
 
         `child` is a snapshot that was made from this one. With `child`, the method also reads the
-        table's metadata of that time, which still has an expired snapshot. Raises SinkError.
+        table's metadata from the time of `child`, which may still have a snapshot that has expired
+        since then. Raises SinkError.
         """
         if snapshot_id in self._snapshots_before:
             self._snapshots[snapshot_id] = self._snapshots_before[snapshot_id]
@@ -395,8 +396,9 @@ def _renamed(snapshot: Snapshot) -> LedgerStep:
 def _may_be_behind(heads: Mapping[str, Snapshot], oldest: Snapshot) -> bool:
     """Return True if an ancestor of `oldest`, a snapshot of main, can have a ledger of the query.
 
-    A branch head that is newer than `oldest` is not an ancestor of `oldest`. But an ancestor can
-    have an earlier ledger of the query, unless the head belongs to the query's first batch.
+    A branch head that is newer than `oldest` is not an ancestor of `oldest`. But an ancestor of the
+    head can have an earlier ledger of the query, unless the head belongs to the query's first
+    batch.
     """
     return any(
         head.sequence <= oldest.sequence or (head.ledger is not None and head.ledger.number > 1)

@@ -64,7 +64,7 @@ class IcebergLedgerRepair:
         )
 
     def check_rename(self, rename: Rename) -> None:
-        """Check nothing: the ledger is in the table, so a rename cannot give it to another one."""
+        """Check nothing: the ledger is in the table, and stays there."""
 
     def rename(self, rename: Rename) -> None:
         """Give a ledger to another query, in one commit of the table."""
@@ -143,7 +143,7 @@ class _Renaming(Publication):
         return {PROPERTY: emptied.encode(), BATCH_OF: self.rename.new.query}
 
     def _summary(self, staged: Staged) -> dict[str, str]:
-        summary = super(_Renaming, self)._summary(staged)  # with slots it needs the class
+        summary = super(_Renaming, self)._summary(staged)  # with slots, `super()` fails
         return {**summary, RENAMED_FROM: self.rename.old.query}
 
     def _ledger(self, published: Published) -> LedgerText:

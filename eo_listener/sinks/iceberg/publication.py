@@ -1,9 +1,9 @@
 """Writes a batch on its own branch and moves main to the branch, in the right order of steps.
 
 The branch begins at the snapshot of main whose ledger the sink has compared with the batch. One
-commit moves main to the branch, and Iceberg refuses the commit if main has moved by then. So no
-rows and no ledger of another driver can come between the comparison and the commit, no matter what
-the sink writes on the branch and how long that takes.
+commit moves main to the branch, and Iceberg refuses the commit if main has moved in the meantime.
+So no rows and no ledger of another driver can come between the comparison and the commit, no matter
+what the sink writes on the branch and how long that takes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class _ComputedInVainError(Exception):
-    """Other commits have moved main, so the batch's changes may be wrong; the text lists them."""
+    """Other commits, which the text lists, have moved main: the batch's changes may be wrong."""
 
 
 class Staged(NamedTuple):
@@ -73,11 +73,11 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes and publishes the batch of one entry in one table; use a new object for each try.
+    """Writes and publishes the batch of one entry in one table, in one attempt.
 
-    `letters` is the place of the batch's dead letters, which is published with the ledger. Before
-    `write` writes anything, it calls `settle` with the place of the previous batch's dead letters,
-    so that those letters are published first.
+    Use a new object for each attempt. `letters` is the place of the batch's dead letters, which is
+    published with the ledger. Before `write` writes anything, it calls `settle` with the place of
+    the previous batch's dead letters, so that those letters are published first.
     """
 
     label: str
@@ -123,7 +123,7 @@ class Publication:
             fault_point("sink.commit-sent")
             added = self._publish(staged)
         except OutcomeUnknownError:
-            raise  # the branch may be main's head now, and the ledger's anchor
+            raise  # the branch may be main's head now, and may hold the ledger
         except Exception:
             self.drop(staged.branch)
             raise
@@ -148,7 +148,7 @@ class Publication:
     def begin(self) -> Staged:
         """Create the branch at main's snapshot if main's ledger has the heads in the entry.
 
-        Raises as `write` does.
+        Raises the errors of `write`.
         """
         refused: ThrownError | None = None
         with translating(self.label):
@@ -319,7 +319,7 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """Return the summary of the branch's first, empty snapshot, or None for no such snapshot.
+        """Return the summary for the branch's first, empty snapshot, or None if it needs none.
 
         Without this snapshot, the sink could not detect that the branch was dropped and that
         Iceberg created it again from main. A branch that gets one append does not need it.

@@ -95,8 +95,8 @@ class Turns:
     def take(self, session: Any, entry: Entry) -> Iterator[None]:
         """Wait for the session, and reserve it until the block ends.
 
-        Raises SettingsError if this thread already uses it, and RetriableSinkError if another batch
-        does not end.
+        Raises SettingsError if this thread already uses the session, and RetriableSinkError if
+        another batch does not end.
         """
         with java_errors():
             number = session._jsparkSession.hashCode()  # noqa: SLF001  # pyspark lacks this

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowWriter(Protocol):
-    """Writes the rows of one try of a batch on a branch.
+    """Writes the rows of a batch on a branch, in one attempt.
 
     If `appends` is True, the writer writes one snapshot, which only adds files and also has the
     ledger. The sink then need not write the batch again if main has moved.

@@ -3,10 +3,11 @@
 Not supported yet: dead letters with `write_method="executors"`, and clusters that only Java's
 client can log in to.
 
-- Each sink and query has its own transactional id, which never changes. Each try of a batch makes a
-  new producer: `init_transactions` fences the earlier producer, and ends the transaction that it
-  left open. Only then does the sink read the ledger and compare it with the heads by which the
-  batch was judged, because from then on no other producer can move these heads.
+- Each sink and query has its own transactional id, which never changes. Each attempt to write a
+  batch makes a new producer: its `init_transactions` fences the earlier producer, and ends a
+  transaction that the earlier producer left open. Only then does the sink read the ledger and
+  compare it with the heads by which the batch was judged, because from then on no other producer
+  can move these heads.
 - The module `transaction` has the order of the steps and the comparisons between them. The models
   (`tests/model_checking`) run its code.
 - With `write_method="executors"`, tasks join the driver's transaction (`executor_writer`), and rows
@@ -17,9 +18,9 @@ client can log in to.
   transaction that nobody ends (brokers older than 3.6, or
   `transaction.partition.verification.enable=false`). Waiting for the transaction's time-out is no
   alternative: readers under `read_committed` would wait as well.
-- Before the commit, the sink compares the transaction's partitions with those that were written.
-  This shows if a task has aborted the transaction, unless a request to add one of the partitions
-  arrives twice, the second time after the abort. So no task may abort the transaction.
+- Before the commit, the sink compares the transaction's partitions with the partitions that were
+  written. This shows if a task has aborted the transaction, unless a request to add one of the
+  partitions arrives twice, the second time after the abort. So no task may abort the transaction.
 - The ledger is a compacted topic on the same cluster; each read of the ledger goes up to the
   topic's current high watermark.
 - `applied` never fences, because another driver may be running when it is called.
@@ -30,11 +31,11 @@ Without transactions:
   of a target; the models run the code of both.
 - When a batch begins, the sink stores the ends of its targets. After a crash, the identities of the
   records after these ends show which rows are missing. The number of these records would not show
-  that: tasks write the partitions in parallel, and other producers may write to them too.
-- For a finished batch, the sink still compares two numbers. Each acknowledged row has an offset
-  after the stored ends. So if there are no more new offsets than rows, nothing else was written.
-  Only if the numbers differ does the sink read the target back, and count its rows by identity:
-  records of other producers may hide that rows were lost.
+  it: tasks write the partitions in parallel, and other producers may write to them too.
+- For a finished batch, the sink still compares the number of new offsets with the number of rows.
+  Each acknowledged row has an offset after the stored ends. So if the numbers are equal, nothing
+  else was written. Only if the numbers differ does the sink read the target back, and count its
+  rows by identity: records of other producers may hide that rows were lost.
 - The producer of the ledger's records stops at the first record that it cannot deliver
   (`enable.gapless.guarantee`): otherwise the record of a begun batch could hide that earlier heads
   are missing.

@@ -83,7 +83,7 @@ def require_names(**names: object) -> None:
 def require_transactional_id(label: str, sink: str, query: str) -> None:
     """Raise SettingsError if the transactional id of this sink and query is too long for Kafka.
 
-    For such an id a broker would close the connection, as if the broker were down.
+    A broker that receives such an id closes the connection, as if the broker were down.
     """
     size = len(sink_transactional_id(sink, query))  # in ASCII
     if size > MOST_BYTES:

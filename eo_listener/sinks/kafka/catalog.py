@@ -67,8 +67,8 @@ class Targets:
         """Raise RetriableSinkError if a topic has changed since the batch began.
 
         Producers know a topic only by its name. If the topic was deleted and recreated meanwhile,
-        the earlier records are lost. If the topic has more partitions now, a key belongs to another
-        partition.
+        the earlier records are lost. If the topic has more partitions now, a key may belong to a
+        different partition.
         """
         for name, before in self.topics.items():
             after = now.topics.get(name)

@@ -30,7 +30,7 @@ from eo_listener.sinks.kafka.types import Record, RecordColumns
 class DriverWriter:
     """The `RowWriter` for `write_method="driver"`.
 
-    Raises SettingsError if the columns of `frame` do not make records.
+    Raises SettingsError if the columns of `frame` cannot make records.
     """
 
     joined = False

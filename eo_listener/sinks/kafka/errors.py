@@ -31,7 +31,7 @@ _PASSING: Final = (
         "INVALID_TXN_STATE",
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin again with the next try's epoch
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # sequence numbers begin again with the next epoch
         "UNKNOWN",  # librdkafka's name for the next, a failure within the broker
         "UNKNOWN_SERVER_ERROR",
         "UNKNOWN_PRODUCER_ID",

@@ -3,8 +3,8 @@
 Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
 499, 500 to 999, and so on. So no head moves to another record when a topic gets a partition. The
 heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
-records of a sink and query are in one partition of the ledger's topic, the partition of the first
-record. So most open transactions of other queries do not block a read of these records.
+records of a sink and query are in one partition of the ledger's topic, that of their first record.
+So most open transactions of other queries do not block a read of these records.
 
 An unreadable record stops only the query to which it may belong.
 """
@@ -90,10 +90,10 @@ class BatchRecord:
     identity: tuple[str, ...]
     #: The ranges of the batch.
     moves: Ranges
-    #: The ids of the topics of all its ranges, by name: a recreated topic has another id.
+    #: The ids of the topics of all these ranges, by name: a recreated topic has another id.
     topic_ids: Mapping[str, str | None]
-    #: The ranges begun under this number and not applied: more than the moves if a batch of
-    #: another checkpoint was shorter than the batch before it.
+    #: The ranges that were begun under this number and are not applied. They are more than `moves`
+    #: if another checkpoint planned a shorter batch in place of an unfinished one.
     remaining: Ranges
     #: The ends of the targets before the first row with this number.
     since: Mapping[str, TargetEnds]

@@ -43,7 +43,7 @@ class KafkaLedgerReader:
         return f"Kafka topic {self._topic} at {self._servers}"
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
-        """Return all ledgers; then `open` names the ledgers that have a transaction still open.
+        """Return all ledgers; after that, `open` names the ledgers that have an open transaction.
 
         The heads do not include the changes of such a transaction. Raises SinkLockedError if the
         transaction hides committed records of other ledgers, and KafkaError if this user has no

@@ -135,7 +135,7 @@ def acceptance_records(
     written = records.written_heads(*owner)
     for record in records_of_heads(*owner, heads, written, records.targets(*owner)):
         yield RecordChange(owner, partition, record.key, record.value)
-    if batch is not None and tp in batch.moves:  # its moves count before the record of heads
+    if batch is not None and tp in batch.moves:  # its moves override the record of heads
         moves = dict(batch.moves)
         del moves[tp]
         key = BatchKey(*owner, batch.run_id)
@@ -185,8 +185,8 @@ class KafkaLedgerRepair:
     def remarks(self) -> tuple[str, ...]:
         """The warnings to show before the repair.
 
-        They name the transactional id that the repair takes over, and the reason if it cannot tell
-        whether a transaction with that id is open.
+        They name the transactional id that the repair takes over. If the repair cannot tell whether
+        a transaction with that id is open, they give the reason.
         """
         warnings = []
         if self._fenced is not None:
@@ -297,7 +297,7 @@ class KafkaLedgerRepair:
         name = sink_transactional_id(*keys[0])
         try:
             policy = self.reader.require_topic()
-        except KafkaError as error:  # it names only the rights to read
+        except KafkaError as error:  # `error` names only the rights to read
             raise self._explained(error, name) from error
         refuse_policy(self._topic, policy, self._properties["bootstrap.servers"])
         producer = self._producer(name)

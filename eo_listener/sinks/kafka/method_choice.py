@@ -65,7 +65,7 @@ class MethodChoice:
         self._joined: JavaTransactions | None = None
 
     def writer(self, frame: Any, plan: PlannedBatch) -> RowWriter:
-        """Return the object that writes the rows of `frame` in a transaction, for one try.
+        """Return the object that writes the rows of `frame` in a transaction, for one attempt.
 
         Raises SettingsError, and KafkaError if an answer of the JVM cannot be read.
         """
@@ -81,7 +81,7 @@ class MethodChoice:
         )
 
     def task_rows(self, frame: Any, plan: PlannedBatch, identity: Sequence[str] | None) -> TaskRows:
-        """Return the object that writes the rows of `frame` without a transaction, for one try.
+        """Return the object that writes the rows of `frame` without a transaction, for one attempt.
 
         Raises the errors of `writer`, and SettingsError for unsuitable columns.
         """
@@ -110,7 +110,7 @@ class MethodChoice:
         return {**self.__dict__, "_joined": None}
 
     def _transactions(self, frame: Any) -> JavaTransactions | None:
-        """Return the client with which tasks join transactions, or None if kafka-clients cannot."""
+        """Return the client for tasks that join transactions; None if kafka-clients cannot join."""
         if self._joined is not None:
             return self._joined
         transactions = joining(frame, self._access.java, BY_EXECUTORS)

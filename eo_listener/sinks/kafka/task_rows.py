@@ -7,10 +7,10 @@ Possible faults of a task, and the measures against them:
   failed. The sink writes the batch again, and leaves out existing rows, which it finds by their
   identity.
 - Spark starts another attempt of the task, or of its stage. That attempt sends nothing, and reports
-  its attempt number. Then nobody knows how far the first attempt came, so the try ends. The sink
-  refuses speculation.
-- The task outlives its try: Spark kills tasks, but does not wait for their end. So a failed try
-  ends only when Spark reports that no task is running.
+  its attempt number. Then nobody knows how far the first attempt came, so the sink ends its own
+  attempt to write the batch. The sink refuses speculation.
+- The task outlives the sink's attempt: Spark kills tasks, but does not wait for their end. So a
+  failed attempt ends only when Spark reports that no task is running.
 - The task goes on although Spark has lost its executor, or one of its requests arrives late: nobody
   can prevent this. The next batch detects and reports rows that were written twice.
 
@@ -93,7 +93,7 @@ def unfenced_properties(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_timeout(java: Mapping[str, str], timeout: float) -> float:
-    """Return for how many seconds at most tasks may still send after a try has failed.
+    """Return the longest time, in seconds, that tasks may still send after a failed attempt.
 
     A task may first wait for space in its producer's buffer (max.block.ms), and then for Kafka's
     answer (delivery.timeout.ms). The result is limited to one hour, but is never less than
@@ -114,10 +114,10 @@ class RowsTarget(NamedTuple):
 
 
 class TaskRows:
-    """Writes the rows of one try of a batch. Raises SettingsError for unsuitable columns.
+    """Writes the rows of a batch, in one attempt. Raises SettingsError for unsuitable columns.
 
     Columns of the identity do not choose a row's partition. `tasks` is the number of writing tasks.
-    After a failed try, the object waits at most `timeout` seconds for the tasks to end (see
+    After a failed attempt, the object waits at most `timeout` seconds for the tasks to end (see
     `end_timeout`).
     """
 
@@ -223,7 +223,7 @@ class TaskRows:
             )
 
     def _await_end(self, batch: str) -> None:
-        """Wait until no task of the try can still send; log a warning if that takes too long."""
+        """Wait until none of the tasks can still send; log a warning if that takes too long."""
         deadline = time.monotonic() + self._timeout
         while self._transactions.is_running(batch):
             if time.monotonic() >= deadline:

@@ -38,7 +38,7 @@ from eo_listener.sinks.kafka.errors import UNREACHABLE, Explanation, is_fenced
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
 from eo_listener.sinks.ledger_sql import now_text
 
-_END: Final = 5.0  # seconds to end the open transaction of a try
+_END: Final = 5.0  # seconds to end the open transaction of an attempt
 logger = logging.getLogger("eo_listener")
 
 
@@ -51,7 +51,7 @@ class ProducerEpoch:
 
 
 class TransactionClient(Protocol):
-    """One try to write a batch, with its own producer under the sink's transactional id.
+    """One attempt to write a batch, with its own producer under the sink's transactional id.
 
     If a method raises (KafkaError, RetriableSinkError, ...), nothing was written; only `commit` may
     fail with an unknown outcome.
@@ -189,8 +189,8 @@ class DeadLetters:
         Raises PoisonRowError for the first letter if there is no topic, and also if there are more
         letters than the sink's max_dead_letters.
         """
-        # A letter's origin is taken from columns named topic and partition. In this sink, they are
-        # the target of the row.
+        # A letter's origin is taken from columns named topic and partition. In this sink, these
+        # columns are the row's target.
         plain = [replace(letter, topic=None, partition=None, offset=None) for letter in letters]
         if plain and self.topic is None:
             raise plain[0].error(self.label)
@@ -218,12 +218,12 @@ def _text(letter: dict[str, object]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunTransaction:
-    """The transaction of one try of one batch, begun by the driver's `producer`.
+    """The transaction of one attempt to write a batch, begun by the driver's `producer`.
 
     Other producers join with `epoch`, which is known only if the writer is `joined`. `targets` are
-    the topics to which rows may go, as Kafka described them when the try began. Only one producer
-    of the transaction may send to a partition, because each begins with sequence number 0; only the
-    driver's producer sends to the ledger and the dead letters.
+    the topics to which rows may go, as Kafka described them when the attempt began. Only one
+    producer of the transaction may send to a partition, because each begins with sequence number 0;
+    only the driver's producer sends to the ledger and the dead letters.
     """
 
     transactional_id: str
@@ -234,7 +234,7 @@ class BegunTransaction:
 
 
 class RowWriter(Protocol):
-    """Sends the rows of one batch in one transaction. Each object serves one try.
+    """Sends the rows of one batch in one transaction. Each object serves one attempt.
 
     `joined` is True if producers other than the driver's send the rows. The methods may
     raise RetriableSinkError, SinkError, PoisonRowError and KafkaError, and raise SettingsError for
@@ -254,7 +254,7 @@ class RowWriter(Protocol):
         """Return the coordinator's answer about the transaction, or None if nobody joins it."""
 
     def close(self) -> None:
-        """Release the resources of the try. Call it once, even after an error."""
+        """Release the resources of the attempt. Call this once, even after an error."""
 
 
 _NO_EPOCH: Final = ProducerEpoch(-1, -1)
@@ -273,7 +273,7 @@ class BatchTarget:
 
 @dataclass(kw_only=True)
 class BatchTransaction:
-    """The `TransactionClient` of one try. Only one thread may use it, and only once."""
+    """The `TransactionClient` of one attempt. Only one thread may use it, and only once."""
 
     target: BatchTarget
     heads: LedgerTopic

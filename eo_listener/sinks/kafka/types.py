@@ -71,7 +71,7 @@ class RecordColumns:
         return cells["value"], cells.get("key", [None] * rows.num_rows)
 
     def records(self, rows: pa.RecordBatch, targets: Targets) -> Iterator[Record | str]:
-        """Yield for each row, in order, its record, or the reason (text) why it makes none."""
+        """Yield for each row, in order, its record, or a text: the reason why it has no record."""
         cells = {name: rows.column(name).to_pylist() for name in self.names}
         only = targets.only
         empty = [None] * rows.num_rows

@@ -12,8 +12,8 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
 4. If the batch had begun before, read the targets from those ends, and leave out each existing row,
    by its identity. If an existing row is not a row of the batch, the batch stops before anything is
    sent: if identities changed with each attempt, each attempt would write all rows again.
-5. Write the rows, always in the same order, so that the rows from an earlier try are the first of
-   each partition.
+5. Write the rows, always in the same order, so that the rows from an earlier attempt are the first
+   of each partition.
 6. Mark the batch as applied by a single record, which moves its heads.
 
 The sink fences nobody. Step 2 of the next batch, or step 4, detects the records of a driver that
@@ -77,7 +77,7 @@ class StoredState(NamedTuple):
 
 
 class UnfencedClient(Protocol):
-    """One try to write a batch, with its own producer. Its methods may raise RetriableSinkError.
+    """One attempt to write a batch, with its own producer. A method may raise RetriableSinkError.
 
     Even if Kafka does not answer, records that were sent may exist, or may still arrive.
     """
@@ -161,7 +161,7 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
     written = client.write_rows(record.number, existing)
     refuse_changed(logs, client.read_targets(), facts)
     applied = finish(record, size + written, len(tail.rows) + written)
-    if not applied.remaining:  # else the next batch may have these rows
+    if not applied.remaining:  # otherwise the next batch may have these rows
         unknown = not_of_batch(existing, state.heads, facts)
         refuse_unexpected(unknown, entry, facts, _EARLIER)
         tail = replace(tail, findings=tail.findings.merged_with(unknown))
@@ -313,7 +313,7 @@ def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: i
 
 
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
-    """Raise TargetRecordsError for records that make the target wrong; log all other `findings`.
+    """Raise TargetRecordsError for duplicate or lost rows; log all other `findings`.
 
     The function reports all findings at once, since after the batch they may no longer be
     detectable.
@@ -425,7 +425,7 @@ def _rest(begun: OffsetRange, moved: OffsetRange | None) -> OffsetRange:
 
 @dataclass(kw_only=True)
 class UnfencedBatch:
-    """The `UnfencedClient` of one try. Only one thread may use it, and only once."""
+    """The `UnfencedClient` of one attempt. Only one thread may use it, and only once."""
 
     target: BatchTarget
     heads: LedgerTopic

@@ -13,12 +13,12 @@ The transaction:
 - The first 60 COPYs of a transaction have a savepoint. If a backend has more than 64
   subtransactions, the server keeps only some of them in memory, and every snapshot has to read
   pg_subtrans. If the server refuses a row after the 60 COPYs, the batch begins again, with a
-  savepoint for each COPY. A task that writes to a staging table commits after 60 COPYs instead. For
-  a task that writes a partition in its own transaction, Spark repeats the task.
+  savepoint for each COPY. If this happens in a task that writes a partition in its own transaction,
+  Spark repeats only the task. A task that writes to a staging table commits after 60 COPYs instead.
 - A sink object looks up the table's schema once, and every statement names that schema: a later
   change of `search_path` has no effect, not even inside `apply=`.
-- Our own code sends COMMIT and waits for the answer, so that it can distinguish a lost answer from
-  a rollback.
+- The sink itself sends COMMIT and waits for the answer, instead of psycopg, so that it can
+  distinguish a lost answer from a rollback.
 - A backend whose client was stopped keeps its locks, whatever time-outs are set. The sink ends such
   a backend with `pg_terminate_backend`, but only if the backend has the application name of this
   sink and query, and holds a lock on the ledger.
@@ -35,7 +35,7 @@ COPY:
 The choice of the write method (`write_method=`, `atomicity=`), in three steps:
 
 - `write_methods` (pure functions) determines the method from the user's arguments and the size of
-  the batch. `executor_check` has checked with the first batch if anything prevents that method.
+  the batch. `executor_check` checks, with the first batch, whether anything prevents that method.
   `method_choice` asks Spark which partition each task reads.
 - With `atomicity="partition"`, `exactly_once` always judges each partition on its own, so the
   method may change from batch to batch, and within a batch: if only some partitions are still to be
@@ -51,8 +51,8 @@ Tasks on the executors:
 - A repeated task reads its head before it computes anything. While the COMMIT of the earlier
   attempt is in flight, the head is locked: the new attempt waits for the lock, finds that its
   task has already moved the head, and writes nothing.
-- A worker keeps its connection by conninfo and process id, because Spark forks workers from a
-  daemon. If the user gives a function that returns the dsn, the worker keeps no connection.
+- A worker stores its connection under its conninfo and process id, because Spark forks workers from
+  a daemon. If the user gives a function that returns the dsn, the worker keeps no connection.
 
 Staging, and designs that were rejected:
 

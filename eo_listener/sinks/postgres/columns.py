@@ -51,10 +51,11 @@ _LONGEST: Final = 63  # bytes; PostgreSQL truncates longer names, so two of them
 class ColumnLayout:
     """The columns of a line of COPY data, in order, with their formats.
 
-    `formats` are those of the target's columns. `row_filter` removes rows that cannot be written.
-    With `traced`, lines end with a copy of topic, partition and offset, in columns that only the
-    sink uses: these show which of two rows with the same key is newer, and from which source offset
-    a refused row comes. `located` is True if the target also has these columns, in suitable types.
+    `formats` are the formats of the target's columns. `row_filter` removes rows that cannot be
+    written. With `traced`, lines end with a copy of topic, partition and offset, in columns that
+    only the sink uses: these show which of two rows with the same key is newer, and from which
+    source offset a refused row comes. `located` is True if the target also has these columns, in
+    suitable types.
     """
 
     formats: tuple[tuple[str, ColumnFormat], ...]
@@ -135,7 +136,7 @@ class ColumnLayout:
         return statement.format(table, listed((*self.names, *more)))
 
     def shape(self, target: sql.Identifier | None) -> sql.Composed:
-        """Return a query for CREATE TABLE AS: it gives a line's columns the types of the target."""
+        """Return a query for CREATE TABLE AS: the columns of a line, in the target's types."""
         parts = [
             sql.Identifier(name)
             if target is not None and name in self.written

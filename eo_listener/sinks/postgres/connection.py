@@ -58,7 +58,7 @@ class Connection(psycopg.Connection[Row]):
     on_stall: Callable[[], None] | None = None
     #: True while the user's function, which must not COMMIT or ROLLBACK, has the connection.
     sealed: bool = False
-    #: True if another connection of the same sink and query that blocks this one is a rival.
+    #: True if a connection of the same sink and query that blocks this one counts as a rival.
     may_end: bool = True
     #: The identity of the last transaction: behind a pooler, libpq reports a different process.
     identity: Identity | None = None
@@ -184,7 +184,7 @@ def usable(link: Connection | None) -> bool:
 
 
 def answers(link: Connection | None) -> bool:
-    """Return True if a kept connection still answers; close it if not."""
+    """Return True if a kept connection still answers; otherwise close it."""
     if link is None or not usable(link):
         return False
     try:

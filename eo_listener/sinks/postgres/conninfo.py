@@ -42,9 +42,9 @@ _LIVENESS: Final = {
 class ConnectionSettings:
     """The dsn of a database, a schema, and time-outs in seconds.
 
-    `dsn` is a connection string or URI, and secret, or a function that returns one: each connection
-    calls it again, since a token may have expired. `led_to` is the address in the first dsn that
-    the function returned. `lock_timeout` limits the wait for another session's lock,
+    `dsn` is a connection string or URI, and secret, or a function that returns one. Each connection
+    calls the function again, since a token may have expired. `led_to` is the address in the first
+    dsn that the function returned. `lock_timeout` limits the wait for another session's lock,
     `statement_timeout` the duration of one statement.
     """
 
@@ -129,8 +129,8 @@ class ConnectionSettings:
     def place(self) -> str:
         """Return the database's address for display: `host:port/database`, without user and secret.
 
-        libpq takes the parts that the dsn lacks from a service, or else from the environment. If a
-        function returns the dsn, this method does not call it, and returns the address of the first
+        libpq takes the parts that the dsn lacks from a service, or else from the environment. If
+        `dsn` is a function, this method does not call it, and returns the address of the first
         connection.
         """
         if not isinstance(self.dsn, str):

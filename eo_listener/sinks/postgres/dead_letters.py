@@ -44,7 +44,7 @@ class DeadLetters:
         return self.refusals.count
 
     def why(self, error: psycopg.Error) -> RefusalReason:
-        """Return why a row was refused, as a text with the row's values and one without them.
+        """Return why a row was refused, as two texts: with the row's values, and without them.
 
         If there is no table of dead letters, neither text has values.
         """

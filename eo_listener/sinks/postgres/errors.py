@@ -73,7 +73,7 @@ def message_of(error: psycopg.Error) -> str:
     """Return the server's message in one line, without its context, which quotes rows."""
     text = error.diag.message_primary
     if text is None:
-        # libpq's own error has the server's last message in it, and that has a CONTEXT.
+        # libpq's own error contains the server's last message, which has a CONTEXT.
         first, *lines = str(error).strip().splitlines() or [type(error).__name__]
         text = " ".join((first, *(line for line in lines if line.startswith(_OF_HOSTS))))
     return " ".join(text.split())
@@ -119,7 +119,7 @@ def on_standby(error: psycopg.Error) -> bool:
 
 
 def left_out(label: str, wrote: int, sent: int) -> SinkError:
-    """Return the error for a table that wrote fewer or more rows than the sink sent."""
+    """Return the error for a table that took fewer or more rows than the sink sent."""
     return SinkError(
         f"{label} accepted {wrote} of {sent} rows, so nothing was written",
         cause="a trigger or rule of the table skips rows or writes other rows",

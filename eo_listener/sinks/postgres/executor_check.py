@@ -73,7 +73,7 @@ class Obstacle(NamedTuple):
 def prove(
     session: SparkSession, writer: TransactionWriter, link: Connection, choice: Choice
 ) -> Proved:
-    """Find out what keeps the executors from writing.
+    """Return the obstacles, if any, that keep the executors from writing.
 
     The function checks four conditions: the executors have the modules; Spark can send them the
     objects that they need; they can connect to the server, with as many connections as tasks run at
@@ -145,7 +145,7 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle |
 def _probe_executors(
     session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
 ) -> Obstacle | None:
-    """Run the check in as many tasks as run at once, so that every executor likely takes part."""
+    """Run the check in as many tasks as run at once, so that probably each executor takes part."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
     # As bytes, which even an executor without this package can receive.

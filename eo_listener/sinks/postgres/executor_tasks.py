@@ -182,7 +182,7 @@ def outcomes(rows: DataFrame, work: Work, *, at_most: int | None = None) -> list
         except (RetriableSinkError, OutcomeUnknownError) as error:
             if not attempt.is_last:
                 raise
-            # For the driver, which repeats the batch, and finds out what was written.
+            # The driver repeats the batch, and finds out what was written.
             is_retriable = isinstance(error, RetriableSinkError)
             result = ended(failure=error if is_retriable else error.as_kind(RetriableSinkError))
         except EoListenerError as error:
@@ -253,7 +253,7 @@ def _current_attempt(attempts: int) -> TaskAttempt:
 
 
 def _parts(results: DataFrame, at_most: int | None) -> Iterator[list[Any]]:
-    """Yield the rows of `results`; each list has the rows of at most `at_most` tasks."""
+    """Yield the rows of `results` in lists, each with the rows of at most `at_most` tasks."""
     tasks = 0 if at_most is None else results.rdd.getNumPartitions()
     if at_most is None or tasks <= at_most:
         yield results.collect()

@@ -217,8 +217,8 @@ class Ledger:
     def hold(self, link: Connection, entry: Entry) -> Cursor:
         """Lock the heads of `entry` and compare them; `check_held` reads the answer.
 
-        So a driver that was replaced fails before it writes much. All code takes locks in one
-        order: heads by topic and partition, then rows, then (at the end) new heads. This method
+        A driver that was replaced therefore fails before it writes much. All code takes locks in
+        one order: heads by topic and partition, then rows, then (at the end) new heads. This method
         does not lock the heads of partitions that the entry does not move: there may be any number
         of them, from topics that the query no longer reads.
         """

@@ -110,7 +110,7 @@ class LockWatch:
 
     def _end(self, second: Connection, rival: Blocker) -> None:
         try:
-            # The server does not show other roles when a backend started, nor lets them end it.
+            # The server neither shows other roles when a backend started, nor lets them end it.
             if rival.since is not None:
                 second.execute(_END, (rival.pid, rival.since, rival.application))
                 return

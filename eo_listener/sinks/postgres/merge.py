@@ -74,7 +74,7 @@ class Merge:
     def _write_accepted(self, dead_letters: DeadLetters) -> int:
         """Write the rows that the target accepts.
 
-        If it refuses the newest row of a key, write the next row of that key.
+        If the target refuses the newest row of a key, write the next row of that key.
         """
         first, last = self._number_rows()
         written, turn = 0, 1
@@ -92,8 +92,8 @@ class Merge:
     def _number_rows(self) -> tuple[int, int]:
         """Number the staged rows, and return the first and the last number.
 
-        The search for refused rows divides them by number. Each row also gets its place among the
-        rows of its key; the first row of each key gets the first turn.
+        The search for refused rows divides the staged rows by their numbers. Each row also gets its
+        place among the rows of its key; the first row of each key gets the first turn.
         """
         counted = "" if self._upserts else "GENERATED ALWAYS AS IDENTITY"
         self.link.execute(

@@ -144,7 +144,7 @@ class MethodChoice:
         self._failed += 1
 
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
-        """Return the offsets of each task, or None if a task does not read one planned partition.
+        """Return the offsets of each task, or None if one reads no or several planned partitions.
 
         With `rest`, some partitions of the batch are already written: then the method raises
         SettingsError instead of returning None.

@@ -43,8 +43,8 @@ class PartitionTask:
     def __call__(self, attempt: TaskAttempt, batches: Batches) -> tuple[int, int]:
         """Write the partition, unless its head shows that an earlier attempt of this task wrote it.
 
-        An earlier attempt whose COMMIT is still in flight holds the head locked, and this attempt
-        waits for it.
+        If the COMMIT of an earlier attempt is still in flight, that attempt has locked the head,
+        and this attempt waits for the lock.
         """
         entry = self.entries.get(attempt.task)
         if entry is None:
@@ -115,7 +115,7 @@ class Partitions:
         moves = {
             tp: move
             for tp, move in entry.moves.items()
-            if tp not in heads or heads[tp].head != entry.head(tp)  # not done by an earlier try
+            if tp not in heads or heads[tp].head != entry.head(tp)  # not done by an earlier attempt
         }
         if moves:
             with self.writer.transaction(link, replace(entry, moves=moves)):

@@ -237,7 +237,7 @@ class PostgresSink:
         link = self._kept.connection(writer)
         frame = as_text(frame, layout.formats)
         if chosen.method is WriteMethod.DRIVER and chosen.ranges is not None:
-            frame = rows_of(frame, chosen.ranges, entry)  # of the tasks that are not written yet
+            frame = rows_of(frame, chosen.ranges, entry)  # only of partitions not written yet
         rows = Rows(frame=frame, layout=layout, fetch=partial(self._size.stream, frame, plan))
         return self._batch_writer(chosen, writer).write(link, rows, entry)
 
@@ -339,7 +339,7 @@ class KeptConnection:
         return self.access
 
     def connection(self, writer: TransactionWriter) -> Connection:
-        """Return the kept connection, or a new one if that was lost or belongs to another query."""
+        """Return the kept connection, or a new one if it was lost or belongs to another query."""
         link = self.link
         is_own = self._owner == os.getpid() and self.query == writer.query
         if link is None or not is_own or not usable(link):
@@ -351,7 +351,7 @@ class KeptConnection:
         return link
 
     def _note_place(self, link: Connection) -> None:
-        """Keep the address in the first dsn of a function, so that the sink's label stays the same.
+        """Keep the address of a function's first dsn, so that the sink's label stays the same.
 
         Later dsns may lead to another server, for example after a failover.
         """
@@ -359,7 +359,7 @@ class KeptConnection:
             self.access = replace(self.access, led_to=link.place)
 
     def ask(self, writer: TransactionWriter, question: Callable[[Connection], _Answer]) -> _Answer:
-        """Call `question` with the kept connection, and if that was lost, again with a new one.
+        """Call `question` with the kept connection; if it was lost, again with a new one.
 
         A firewall, a pooler or the server ends connections that are idle between two batches.
         """

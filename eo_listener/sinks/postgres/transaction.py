@@ -291,8 +291,8 @@ def begin(
 ) -> Cursor | None:
     """Begin a transaction, and set our time limits instead of the role's, in one round trip.
 
-    If `first` is given, it runs a statement in the transaction, and the function returns its
-    answer.
+    If `first` is given, the function calls it to run a first statement in the transaction, and
+    returns the answer to that statement.
     """
     # Our lock watch acts first, and names the holder; the server's limit is a second line of
     # defence.

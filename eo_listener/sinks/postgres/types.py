@@ -149,9 +149,9 @@ def column_format(column: str, spark: Any, existing: Existing | None = None) -> 
 
 
 def _simple(column: str, spark: str) -> tuple[str, Encoding, frozenset[str], int | None]:
-    """Return the type to create, the encoding, the types that fit, and the decimals to keep.
+    """Return the type to create, the encoding, the types that fit, and the number of decimals.
 
-    The decimals are None if their number is unknown.
+    The number of decimals is None if it is unknown.
     """
     if spark in _SIMPLE:
         made, encoding, fits = _SIMPLE[spark]

@@ -1,4 +1,4 @@
-"""Runs the user's own part of a transaction, and keeps it from ending the transaction."""
+"""Runs the user's own SQL in a batch's transaction, and keeps it from ending the transaction."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SealedCursor(psycopg.Cursor[Row]):
     """A cursor for the user's function, which refuses to begin or end a transaction."""
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> SealedCursor:
-        """Run a statement; instead of sending COMMIT and similar statements, raise SinkError."""
+        """Run a statement; raise SinkError instead of sending COMMIT or a similar statement."""
         self._check(query)
         super().execute(query, *args, **kwargs)
         return self

@@ -114,7 +114,7 @@ def missing(plan: PlannedBatch, entry: Entry) -> bool:
 
 
 def fit(ranges: Ranges, plan: PlannedBatch) -> bool:
-    """Return True if each task reads the planned offsets of one partition, and no others are left.
+    """Return True if each task reads all planned offsets of one partition, and no offset is left.
 
     Return False if there are sources other than Kafka: their head belongs to no task, even in a
     batch in which they have no data.

@@ -47,7 +47,7 @@ class Connection(sqlite3.Connection):
         return cursor
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
-        """Run a statement on a cursor from `cursor`: sqlite3's own `execute` does not call that."""
+        """Run a statement on a cursor from `cursor`: sqlite3's own `execute` does not call it."""
         cursor: sqlite3.Cursor = self.cursor().execute(*args)
         return cursor
 

@@ -158,7 +158,7 @@ _UNREADABLE: Final[Mapping[str, tuple[str, str]]] = {
 
 @contextmanager
 def translated(path: Path, *, waited: float, reads: bool = False) -> Iterator[None]:
-    """Raise SinkError for an error of SQLite, as `explain` does."""
+    """Raise the SinkError that `explain` returns for an error of SQLite in the block."""
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning) as error:
@@ -219,8 +219,8 @@ def explain_commit(
 def lock_error(path: Path, waited: float) -> SinkLockedError:
     """Return the error for a locked file.
 
-    If other processes have the file open, the error names them, and the command that ends one. If
-    no such process is visible, the error names the command that finds it.
+    If other processes have the file open, the error names them, and shows the command that ends one
+    of them. If no such process is visible, the error shows the command that finds it.
     """
     processes = holders(path)
     if not processes:

@@ -44,8 +44,8 @@ def affinity(declaration: str) -> str:
 def keeps(declaration: str, kind: pa.DataType) -> bool:
     """Return True if a column with this declared type keeps the result of `values` for `kind`.
 
-    Dates, timestamps and JSON of nested types stay texts in any column, since none of them reads as
-    a number.
+    Dates, timestamps and JSON of nested types stay texts in any column, since none of them looks
+    like a number.
     """
     kept_as = affinity(declaration)
     if _is_text(kind) or pa.types.is_decimal(kind):

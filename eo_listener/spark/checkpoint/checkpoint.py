@@ -66,7 +66,7 @@ class Checkpoint:
     def exists(self) -> bool:
         """Return True if the folder exists and looks like a checkpoint.
 
-        Raises CheckpointError if the folder holds something else.
+        Raises CheckpointError if the folder has files but no `metadata`.
         """
         # When a query starts, its folder at first has only a temporary file.
         names = {name for name in self.location.names() or () if not name.startswith(".")}
@@ -171,7 +171,7 @@ class Checkpoint:
         self._lines = count
 
     def _expected(self, batch: int, planned: tuple[int, ...]) -> int:
-        """Return the number of the query's sources, judging by the folders and by another batch."""
+        """Return the number of the query's sources, read from `sources/` and from another batch."""
         folders = self.location.names("sources") or ()
         expected = max((int(name) + 1 for name in folders if _BATCH.fullmatch(name)), default=1)
         other_batches = [number for number in planned if number != batch]

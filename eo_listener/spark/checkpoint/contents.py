@@ -35,11 +35,11 @@ class SourceContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointContents:
-    """The facts that a checkpoint has about its query.
+    """The facts about a query that its checkpoint contains.
 
-    `batch` is the requested batch, or by default the newest committed batch that can be read, or
-    None. `in_doubt` is the newest planned batch if it is not committed: the query writes that batch
-    again at its next start. `findings` name unusable files.
+    `batch` is the requested batch, or by default the newest committed batch that can be read (None
+    if there is none). `in_doubt` is the newest planned batch if it is not committed: the query
+    writes that batch again at its next start. `findings` name unusable files.
     """
 
     query_id: str | None
@@ -72,7 +72,7 @@ class _Findings:
 
 
 def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> CheckpointContents:
-    """Read a checkpoint, with the offsets of its newest committed batch, or of `batch`.
+    """Read a checkpoint, with the offsets of `batch`, or by default of the newest committed batch.
 
     The result reports unusable files as findings. Raises StorageError, and CheckpointError if
     `batch` has no usable file.

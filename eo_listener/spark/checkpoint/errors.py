@@ -69,7 +69,7 @@ class CheckpointError(FormatError):
 
 
 class Unreadable(Exception):  # noqa: N818  # not an EoListenerError: a fault in a text
-    """A text has a fault. The code that knows the text's file makes a FileFinding from it."""
+    """The text of a file has a fault; `in_file` returns the finding for it."""
 
     def __init__(self, kind: FileFindingKind, detail: str = "") -> None:
         super().__init__(kind, detail)

@@ -44,7 +44,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 class Location:
     """A folder on any file system: a local path, or a URL in the form of Spark or fsspec.
 
-    `options` go to fsspec's driver. Raises SettingsError for an invalid URL or options, and
+    `options` go to fsspec's driver. Raises SettingsError for an invalid URL or invalid options, and
     StorageError if the driver is not installed or does not load. The constructor does not read the
     folder.
     """
@@ -177,7 +177,7 @@ def has_scheme(url: str) -> bool:
 
 
 def _translate(url: str) -> tuple[str, str]:
-    """Return fsspec's name of the scheme, and the URL with that scheme."""
+    """Return fsspec's name for the URL's scheme, and the URL with that name."""
     match = _URL.fullmatch(url)
     if match is None:
         return "file", url

@@ -68,8 +68,9 @@ _MAX_OFFSET = 2**63 - 1
 def parse_offsets(text: str) -> Offsets | None:
     """Return the offsets of a Kafka source, or None for another source. Raises Unreadable.
 
-    Spark does not record the kind of a source, so only the form of the text shows the kind: if a
-    value of the JSON object has numbers as names, the source is Kafka.
+    Spark does not record the kind of a source, so only the form of the text shows the kind. The
+    source is Kafka if a value of the JSON object is itself an object whose names are numbers: the
+    partitions of a topic.
     """
     value = decode(text)
     if not isinstance(value, dict) or (value and not any(map(_has_numbers, value.values()))):
@@ -212,7 +213,7 @@ class BatchOffsets:
 
     @property
     def continuous(self) -> bool:
-        """True if continuous processing wrote the batch, which then is an epoch."""
+        """True if continuous processing wrote the batch, which it calls an epoch."""
         return not self.metadata
 
     @property

@@ -24,9 +24,9 @@ from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 class CheckpointPlans:
     """The `PlanReader` that reads the plans from the query's checkpoint, which the user names.
 
-    The plans have `run_id` as the run's id, and no query name, since a checkpoint has neither. A
-    query whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and
-    ends of Kafka's logs; if it is None, a plan has no starts and ends.
+    A checkpoint has no run id and no query name: the plans get `run_id`, and no query name. A query
+    whose checkpoint has a folder `state` counts as stateful. `read_logs` reads the starts and ends
+    of Kafka's logs; if it is None, the plans have no starts and ends.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ def _plan(
 
 
 def _planned(checkpoint: Checkpoint, batch_id: int) -> tuple[BatchOffsets, BatchOffsets | None]:
-    """Return the offsets of a batch and of the previous batch, at whose end it starts."""
+    """Return the offsets of a batch and of the previous batch, at whose end the batch starts."""
     last = checkpoint.offsets(batch_id - 1) if batch_id else None
     return checkpoint.offsets(batch_id), last
 
@@ -167,7 +167,7 @@ def _counted(
 ) -> CountedSources | None:
     """Return the sources other than Kafka that have an offset, or None if there are none.
 
-    `planned` is None for a batch that Spark has not planned, which has no plan id.
+    `planned` is None if Spark has not planned the batch, which then has no plan id.
     """
     indices = tuple(
         index for index, line in lines if line.offsets is None and line.text is not None

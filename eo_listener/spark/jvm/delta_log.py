@@ -37,9 +37,9 @@ LOG_STORE: Final = "delta.logStore."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTable:
-    """A table at a moment when `version` existed; a newer version may have existed too.
+    """A Delta table at version `version`; newer versions may have existed already.
 
-    `settings` has the requested table properties, if they are set.
+    `settings` has the values of those requested table properties that are set.
     """
 
     location: str
@@ -49,7 +49,7 @@ class DeltaTable:
 
 
 def session_here() -> SparkSession | None:
-    """Return this thread's classic session, or else any other, or None if there is no session."""
+    """Return this thread's classic session, or else another classic session, or None."""
     sessions = candidate_sessions()
     return next((s for s in sessions if getattr(s, "_jsparkSession", None) is not None), None)
 
@@ -176,7 +176,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 
 
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
-    """Return the table's `txnVersion` by `txnAppId`, for ids that begin with `prefix`.
+    """Return the `txnVersion` of each `txnAppId` in the table that begins with `prefix`.
 
     Delta must build the table's state for this, which takes seconds for a large table. Raises
     JvmError.

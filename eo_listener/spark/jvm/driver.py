@@ -193,9 +193,10 @@ def live_position(query: RunningQuery) -> LivePosition | None:
     """Return the query's durable position, or None while it restores its checkpoint.
 
     The shim returns the position in one call; without the shim, the function asks Spark's objects
-    one by one. Both ways ask the same in the same order; the Java class PositionInspector gives the
-    reasons for this order. The function takes no lock that the query needs. In asynchronous and
-    continuous mode it lists two folders of the checkpoint and may read one file. Raises JvmError.
+    one by one. Both ways read the same values in the same order; the Java class PositionInspector
+    gives the reasons for this order. The function takes no lock that the query needs. In
+    asynchronous and continuous mode, it lists two folders of the checkpoint, and may read a file.
+    Raises JvmError.
     """
     inspector = query.shim("PositionInspector")
     return by_reflection(query) if inspector is None else by_shim(query, inspector)
@@ -230,7 +231,8 @@ def by_reflection(query: RunningQuery) -> LivePosition | None:
 def _in_memory(query: RunningQuery) -> LivePosition:
     execution = query.execution
     context = call(execution, "getLatestExecutionContext")
-    # Both from one context: the next batch's start would make this batch's end look like its start.
+    # Both from one context: compared with the start of the next batch, the end of this batch would
+    # look like its start.
     start = None if context is None else context.startOffsets()
     batch = query.batch() if context is None else int(context.batchId())
     committed = execution.committedOffsets()

@@ -10,7 +10,7 @@ from eo_listener.spark.jvm.redaction import NONE, Secrets, without_secrets
 
 
 class ThrownError(Exception):
-    """A Java exception: its class and those of its causes, and its text.
+    """A Java exception: its text, its class, and the classes of its causes.
 
     `causes` are the texts of the causes. `text` and `causes` are without secrets.
     """
@@ -32,7 +32,7 @@ class ThrownError(Exception):
     def is_any(self, *names: str) -> bool:
         """Return True if the exception or one of its causes has a class with one of these names.
 
-        The names are compared without the package of the class.
+        `names` are names of classes without their packages.
         """
         return any(name.rpartition(".")[2] in names for name in self.classes)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 FILES: Final = 5000
-"""The most files to read in a search. Each has all snapshots that the table had at its time."""
+"""The most files to read in a search. A file has all snapshots that the table had at that time."""
 _SOME: Final = 500
-"""A search logs a line after this number of files, which take a minute on an object store."""
+"""The files between two log lines of a search; reading them takes a minute on an object store."""
 _TOLERANCE: Final = 60_000
 """The milliseconds by which a file may be older than the previous file, as Iceberg allows."""
 
@@ -17,10 +17,10 @@ logger = logging.getLogger("eo_listener")
 
 
 class MetadataSearch(NamedTuple):
-    """The extent of a search: it read `files` of the log, back to the time `back_to` (in ms).
+    """The extent of a search: the number of `files` read, back to the time `back_to` (in ms).
 
     `deleted` is a file that the log names and that no longer exists. `bounded` is True if the
-    search ended at FILES.
+    search stopped after FILES files.
     """
 
     files: int = 0
@@ -40,7 +40,7 @@ class MetadataLog:
     """
 
     def __init__(self, metadata: Any, read: Callable[[str], Any]) -> None:
-        """Begin at `metadata`.
+        """Begin the search with the table's current metadata, `metadata`.
 
         `read` returns the metadata of a file, as Java's object, or None if the file was deleted.
         """
@@ -92,10 +92,11 @@ class MetadataLog:
                 yield metadata
 
     def _place(self, committed: int) -> tuple[int, int]:
-        """Return the index of the first file since `committed`, and the last time to search.
+        """Return the index of the first file since `committed`, and the time up to which to search.
 
-        A file has the time of its last snapshot. If a transaction made several snapshots, the other
-        snapshots have different times, and then the clocks of other writers matter too.
+        The time of a file is the time of its last snapshot. If a transaction made several
+        snapshots, the other snapshots have different times, so the clocks of other writers matter
+        too.
         """
         times = [time for time, _ in self._entries]
         if committed in times:
@@ -112,7 +113,10 @@ class MetadataLog:
         return metadata
 
     def _open(self, time: int, file: str) -> Any:
-        """Return the metadata of a file, or None if it was deleted or FILES files were read."""
+        """Return the metadata of a file.
+
+        Returns None if the file was deleted, or if the search has already read FILES files.
+        """
         search = self.search
         if search.files >= FILES:
             self.search = search._replace(bounded=True)

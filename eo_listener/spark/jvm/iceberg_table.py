@@ -93,7 +93,7 @@ class IcebergTable:
     """One table in its state at the last call of `refresh`, independent of a catalog's cache.
 
     `version` is the location of the table's metadata file; each commit writes a new file. Every
-    method raises ThrownError and JvmError.
+    method may raise ThrownError and JvmError.
     """
 
     def __init__(self, spark: Any, table: Any, address: Any = None) -> None:
@@ -137,7 +137,7 @@ class IcebergTable:
         """Read the table's metadata from the catalog."""
         with java_errors():
             metadata = self._table.operations().refresh()
-            if metadata is None:  # the table is gone, and Java throws that only once
+            if metadata is None:  # the table is gone; only the first call of Java throws
                 raise ThrownError((_NO_TABLE,), "Table does not exist")
             self._metadata = metadata
             self.version = str(self._metadata.metadataFileLocation())
@@ -211,7 +211,7 @@ class IcebergTable:
         return self._log.search
 
     def added_since(self, snapshot_id: int) -> Sequence[int]:
-        """Return the ids of the snapshots added after this snapshot, on any branch or none."""
+        """Return the ids of the snapshots added after this snapshot, whether on a branch or not."""
         with java_errors():
             snapshots, added = self._metadata.snapshots(), []
             for index in reversed(range(snapshots.size())):
@@ -352,7 +352,7 @@ class IcebergTable:
         """Commit the transaction, once: Iceberg refuses it if the table has changed since.
 
         `commitTransaction` would retry. If its first commit succeeded and the answer was lost, it
-        takes that commit for another writer's commit, and deletes files of the committed snapshots.
+        would take that commit for another writer's, and delete files of the committed snapshots.
         """
         operations = transaction.underlyingOps()
         operations.commit(transaction.startMetadata(), transaction.currentMetadata())
@@ -422,7 +422,7 @@ class ChangedFiles(NamedTuple):
     def repeated(self, table: Any, behind: int) -> Any:
         """Return an uncommitted operation on `table` that repeats the changes.
 
-        The caller knows that the changes are valid after the snapshots up to `behind`.
+        The caller must know that the changes are still valid after the snapshots up to `behind`.
         """
         if self.with_deletes:
             # Without `validateFromSnapshot`, a replaced deletion vector is a conflict, and so is an

@@ -160,7 +160,7 @@ class LivePlans:
         )
 
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
-        """Return the first offsets of the sources of the query that was planned most recently.
+        """Return the first offsets of the sources of `plan`, the plan that was read last.
 
         Raises JvmError, and the errors of `initial`.
         """

@@ -70,9 +70,9 @@ class Secrets:
 
     @classmethod
     def from_values(cls, values: Any) -> Secrets:
-        """Return `values` as secrets, also in the form that they have in a URL.
+        """Return `values` as secrets, both as they are and encoded for a URL.
 
-        If a value has the form `id:text`, its text is a secret too.
+        If a value has the form `id:text`, the part `text` is a secret too.
         """
         secrets: set[str] = set()
         for value in values:
@@ -82,7 +82,7 @@ class Secrets:
         return cls(tuple(sorted(secrets, key=len, reverse=True)))
 
     def hidden(self, text: str) -> str:
-        """Return `text` with `***` for each secret, and for texts that look like secrets."""
+        """Return `text` with `***` in place of secrets, and of texts that look like secrets."""
         for value in self.values:
             text = text.replace(value, "***")
         return shown(text)

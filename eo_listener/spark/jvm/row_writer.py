@@ -24,9 +24,9 @@ class IdentityHeader(NamedTuple):
 
 
 class RecordLayout(NamedTuple):
-    """How the tasks of a batch make records of its rows.
+    """The description of how tasks make records from the rows of a batch.
 
-    `topics` are pairs of a topic and its number of partitions. `columns` are the columns that make
+    `topics` are pairs of a topic and its number of partitions. `columns` are the columns that form
     a record, and `mark` is a column that is not null in rows that must not be sent.
     """
 
@@ -48,7 +48,7 @@ class RecordLayout(NamedTuple):
 def write_rows(
     frame: Any, batch: str, layout: RecordLayout, partitioner: Partitioner | None = None
 ) -> None:
-    """Write the rows of `frame`, a classic DataFrame, for which the shim has prepared `batch`.
+    """Write the rows of `frame`, a classic DataFrame, in the `batch` that the shim has prepared.
 
     `partitioner` replaces Kafka's partitioner for rows that name no partition. Raises JvmError,
     RetriableSinkError if Spark computed a part of the rows twice, and Spark's own errors.

@@ -64,7 +64,7 @@ def scala_version(spark: Any) -> str:
 
 
 def has_class(name: str) -> bool:
-    """Return True if the running JVM finds a class by the class loader that has `spark.jars`.
+    """Return True if the running JVM finds a class through the class loader that has `spark.jars`.
 
     Raises JvmError.
     """

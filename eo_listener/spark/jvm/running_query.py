@@ -106,9 +106,8 @@ def elements(sequence: Any) -> Iterator[Any]:
 def streams(execution: Any) -> list[Any]:
     """Return the streams of the plan's leaves; a stream that is used twice is in the list twice.
 
-    The list is empty before the streams are planned. The list may be read at any time.
-    `logicalPlan` may not, since it is lazy: the query's own thread must compute that plan, and then
-    sets the streams.
+    The list is empty until the query's own thread has computed `logicalPlan`. The list may be read
+    at any time, but `logicalPlan` may not: it is lazy, and only that thread may compute it.
     """
     return list(elements(call(execution, "sources")))
 

@@ -63,10 +63,10 @@ def tagged_jobs(session: SparkSession) -> Iterator[str]:
     """Tag the jobs of the block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
-        _run_empty_job(session)  # the oldest job: if the store has it, it has all of them
+        _run_empty_job(session)  # the oldest job: if the store still has this job, it has all jobs
         yield tag
     with _tagged(session, tag + _END):
-        _run_empty_job(session)  # if the store has its end, it has everything before
+        _run_empty_job(session)  # if the store has the end of this job, it has all earlier events
 
 
 def has_repeated(session: SparkSession, tag: str) -> bool:
@@ -140,7 +140,7 @@ def _run_empty_job(session: SparkSession) -> None:
 def _ended_jobs(session: SparkSession, tag: str) -> set[int]:
     """Return the jobs with `tag`, after Spark's status store has recorded their ends.
 
-    When it has recorded the end of a job, it has also recorded the job's stages.
+    If the store has recorded the end of a job, it has also recorded the job's stages.
     """
     context = _context(session)
     store, tracker = context.statusStore(), context.statusTracker()

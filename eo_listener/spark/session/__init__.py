@@ -18,10 +18,10 @@ value that spark-submit would use, and writes the result where spark-submit find
   without its jar. With this file, Ivy still finds artifacts that only `~/.m2` or `~/.ivy2/local`
   have.
 - `configure` uses `ivysettings.xml` only if nothing else is configured (`spark.jars.ivySettings`,
-  `spark.jars.repositories`, `DEFAULT_ARTIFACT_REPOSITORY`), and, if the user has packages too, only
-  if there is a `~/.m2/repository`. The file leaves out only the old Spark Packages repository (to
+  `spark.jars.repositories`, `DEFAULT_ARTIFACT_REPOSITORY`). If the user has packages too, there
+  must also be a `~/.m2/repository`. The file leaves out only the old Spark Packages repository (to
   use that repository, name it in `spark.jars.repositories`).
-- To find out if it was called too late, `configure` asks the running JVM for one class of each
+- To find out whether it was called too late, `configure` asks the running JVM for one class of each
   part. It does not compare settings, because a platform may add the jars in any way.
 - The connector's Scala and Spark versions come from the name of `spark-sql_*.jar` in the Spark
   installation that pyspark will start (`SPARK_HOME`, else pyspark's own).

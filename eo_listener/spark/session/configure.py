@@ -325,9 +325,10 @@ def too_late(
 
 
 def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
-    """Return the facts for tables of `kind`, from this Spark, `options` and spark-defaults.conf.
+    """Read Spark's libraries and settings for tables of `kind`, without starting Spark.
 
-    Raises SettingsError if there is no Spark.
+    The settings come from `options`, PYSPARK_SUBMIT_ARGS and spark-defaults.conf. Raises
+    SettingsError if there is no Spark.
     """
     spark = Installation.find()
     arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))

@@ -1,4 +1,4 @@
-"""Checks if Spark is configured to log in to a Kafka cluster with delegation tokens."""
+"""Checks whether Spark is configured to log in to a Kafka cluster with delegation tokens."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _CLUSTER: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.se
 def are_configured(servers: str) -> bool:
     """Return True if Spark's own clients log in to one of these brokers with a token.
 
-    The function matches brokers like KafkaTokenUtil.findMatchingTokenClusterConfig. In a client of
-    Spark Connect, which does not know the driver's settings, it returns False.
+    The function matches brokers as KafkaTokenUtil.findMatchingTokenClusterConfig does. In a client
+    of Spark Connect, which does not know the driver's settings, it returns False.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
     if context is None:
