@@ -194,7 +194,7 @@ def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
     there = kinds(one.on_reading(looked(0, 1), 10.0))
     assert there == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
     first = one.on_reading(Reading(), 15.0)  # which may meet it in the middle of a change
-    assert (first.released, first.events) == (False, ())
+    assert (first.released, first.events) == (None, ())
     gone = one.on_reading(Reading(), 20.0)
     assert kinds(gone) == [NoticeKind.GONE]
     assert gone.released

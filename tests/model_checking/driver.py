@@ -41,7 +41,11 @@ class OfferReceiver:
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
         refused = self.cluster_state.group(commit.group).offer(
-            commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
+            commit.positions,
+            owner=commit.owner,
+            recommit=recommit,
+            lossy=commit.lossy,
+            rivals=commit.rivals,
         )
         if refused is not None:
             self.events.append(refused)

@@ -436,14 +436,13 @@ class GroupState:
                 errors[tp] = error
             else:
                 confirmed[tp] = position
-                state = self._partitions[tp]
-                state.confirm(position, now, self._retry.repeat_after)
-                topic = self._topics.get(tp.topic)
-                if topic is not None and not topic.certain:
-                    state.snapshot_at = None  # no second commit before the id is certain
-                self._deactivate(tp, state)
+                self._partitions[tp].confirm(position, now, self._retry.repeat_after)
+                self._deactivate(tp, self._partitions[tp])
         events: list[Event] = []
         self._size.learn(request.positions.keys(), errors)
+        for topic, tp in {tp.topic: tp for tp in confirmed}.items():
+            if topic in self._topics and not self._topics[topic].certain:
+                self._partitions[tp].snapshot_at = None  # it is still held when the id shows again
         if confirmed:
             self._is_new = False
             events.append(self._events.committed(confirmed, now - request.started))

@@ -175,12 +175,15 @@ def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
 def test_what_may_go_back(policy: Policy, query: str, rivals: bool, goes: bool) -> None:
     """A lower offset is refused, except of a query that was rewound where rewinds are allowed."""
     state = settled(5)
-    below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
-    assert below == (None if goes else 5)
+    state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
+    assert state.snapshot_due(policy) == 0.0
+    findings = list(state.compare(by(5), END, policy))
+    assert findings == ([] if goes else [Refusal.BELOW_GROUP])
     if goes:
-        list(state.compare(by(5), END, policy))
         offset, metadata = sent(state)
         assert (offset, metadata.rewound_from) == (3, 5)
+    else:
+        assert state.sendable(0.0) is None
 
 
 def test_accepted_marks_are_passed() -> None:

@@ -352,7 +352,7 @@ def test_a_fault_at_one_query_is_reported_and_stops_no_other(
     assert (reported.where, reported.problem) == ("query bad", "TypeError")
     assert tracking.held == 7
     assert not tracking.tracker.complete
-    tracking.hear(1.0, event(1, 5, 9, run="r0", query="bad"))
+    tracking.hear(1.0, event(1, 5, 7, run="r0", query="bad"))
     assert tracking.tracker.complete
 
 
