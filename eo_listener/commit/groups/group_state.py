@@ -117,32 +117,24 @@ class GroupState:
         recommit: bool = False,
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
-    ) -> CommitRefused | None:
+    ) -> None:
         """Accept positions; of the offsets offered for a partition, the greatest counts.
 
-        Returns an event if positions are refused. With `recommit`, confirmed offsets are committed
-        again, so that they do not expire. First, a snapshot of the group is read, since the new
-        commit would hide that the group was deleted. With `lossy`, a snapshot of the log is read,
-        even if there is nothing to commit. `rivals` are partitions that other live runs feed too.
+        With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
+        snapshot of the group is read, since the new commit would hide that the group was deleted.
+        With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
+        are partitions that other live runs feed too.
         `owner` is the run. If another committer has taken over the group, the first offer of a
         later run takes it back.
         """
         self._begin(owner)
-        obstacles: dict[TopicPartition, int] = {}
         for tp, state in self._open(positions):
             if lossy:
                 state.snapshot_at, state.needs_snapshot = None, True
             elif recommit and state.pending is None:
                 state.snapshot_at = None
-            position, is_rival = positions[tp], tp in rivals
-            obstacle = state.offer(position, self._policy, recommit=recommit, rivals=is_rival)
-            if obstacle is not None:
-                obstacles[tp] = obstacle
+            state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
             self._plan(tp)
-        if not obstacles:
-            return None
-        refused = {tp: positions[tp] for tp in obstacles}
-        return self._events.refused(Refusal.BELOW_GROUP, refused, obstacles)
 
     def _begin(self, owner: str) -> None:
         """Record that a run feeds the group."""

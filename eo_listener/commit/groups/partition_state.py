@@ -148,13 +148,13 @@ class PartitionState:
 
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
-    ) -> int | None:
-        """Accept a position, and return None; or refuse it, and return the group's higher offset.
+    ) -> None:
+        """Accept a position, or keep it until the group no longer has a higher offset.
 
         If `rivals` is True, other live runs feed this partition too, so a query may rewind only an
         offset of its own, and a lower position does not replace a position that waits.
         """
-        obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
+        self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_owner = None  # the query runs again, or its run has not ended after all
         if self.sink_run is not None and self.wanted is not None:
@@ -163,19 +163,16 @@ class PartitionState:
             metadata = _parse(self.wanted)
             if metadata is None or metadata.run_id != self.sink_run:
                 self.sink_run = None
-        return obstacle
 
-    def _offer(
-        self, position: Position, policy: Policy, *, recommit: bool, rivals: bool
-    ) -> int | None:
+    def _offer(self, position: Position, policy: Policy, *, recommit: bool, rivals: bool) -> None:
         if self.withheld:
             if recommit and self.pending is None:
                 self.pending = self.confirmed
-            return None
+            return
         if self.refused is not None:
             self.refused = position
             if self.obstacle is None or position.offset < self.obstacle:
-                return self.obstacle
+                return
             self.admit()
         if not rivals and self._gives_way(position):
             # A request may have brought it to the group nevertheless, so the group is read again.
@@ -185,7 +182,6 @@ class PartitionState:
             self.pending = _declared(position, self.pending)
         elif position.offset < newest.offset:
             self._go_back(position, newest, policy, rivals=rivals)
-        return None
 
     def _go_back(
         self, position: Position, newest: Position, policy: Policy, *, rivals: bool
@@ -215,9 +211,9 @@ class PartitionState:
         """
         if any(is_of(position, {owner}) for position in (self.wanted, self.confirmed)):
             self.ended_owner = owner
-        if replaced and not self.withheld and self._has_ended(self.pending):
+        if replaced and not self.withheld and is_of(self.pending, {owner}):
             self.pending = None
-        if (replaced or self.obstacle is not None) and self._has_ended(self.refused):
+        if (replaced or self.obstacle is not None) and is_of(self.refused, {owner}):
             self._give_up()
 
     def _has_ended(self, position: Position | None) -> bool:
@@ -396,7 +392,7 @@ class PartitionState:
     def _refuse(
         self, wanted: Position, obstacle: int | None, refusal: Refusal
     ) -> Iterator[Finding]:
-        if self.refused is None:
+        if self.refused is None or not self._has_ended(wanted):
             yield refusal
         self.pending = self.repeat = None
         self.refused, self.obstacle = wanted, obstacle
