@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
@@ -56,22 +56,14 @@ def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
     source processed the partition.
     """
-    groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
-    lossy: set[tuple[Cluster, str]] = set()
-    owner = ""
+    lowest: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
+    groups: dict[tuple[Cluster, str], GroupOffsets] = {}
     for part in parts:
         key = (part.cluster, part.group)
-        positions = groups.setdefault(key, {})
+        positions = lowest.setdefault(key, {})
         for tp, position in part.positions.items():
-            lowest = positions.get(tp)
-            if lowest is None or position.offset < lowest.offset:
+            if tp not in positions or position.offset < positions[tp].offset:
                 positions[tp] = position
-        owner = part.owner
-        if part.lossy:
-            lossy.add(key)
-    return tuple(
-        GroupOffsets(
-            cluster=key[0], group=key[1], positions=positions, owner=owner, lossy=key in lossy
-        )
-        for key, positions in groups.items()
-    )
+        lossy = part.lossy or (key in groups and groups[key].lossy)
+        groups[key] = replace(part, positions=positions, lossy=lossy)
+    return tuple(groups.values())

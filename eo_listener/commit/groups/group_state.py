@@ -663,23 +663,6 @@ class GroupEvents:
             retry_in=retry_state.not_before - now,
         )
 
-    def refused(
-        self,
-        refusal: Refusal,
-        positions: Positions,
-        obstacles: Mapping[TopicPartition, int],
-        writer: CommitMetadata | None = None,
-    ) -> CommitRefused:
-        """Return the event for `positions` that are not sent because of `refusal`."""
-        return CommitRefused(
-            cluster=self.cluster,
-            group=self.group,
-            refusal=refusal,
-            offsets=as_offsets(positions),
-            obstacles=Offsets(obstacles),
-            writer=writer,
-        )
-
     def finding(
         self,
         finding: Finding,
@@ -704,11 +687,13 @@ class GroupEvents:
             beyond = finding is Refusal.BEYOND_LOG_END
             obstacles = snapshot.ends if beyond else as_offsets(positions)
             first = None if beyond else positions.get(min(partitions))
-            yield self.refused(
-                finding,
-                {tp: wanted[tp] for tp in partitions},
-                {tp: obstacles[tp] for tp in partitions},
-                CommitMetadata.parse(first.metadata) if first else None,
+            yield CommitRefused(
+                cluster=self.cluster,
+                group=self.group,
+                refusal=finding,
+                offsets=as_offsets({tp: wanted[tp] for tp in partitions}),
+                obstacles=Offsets({tp: obstacles[tp] for tp in partitions}),
+                writer=CommitMetadata.parse(first.metadata) if first else None,
             )
 
     def _foreign_commits(

@@ -669,7 +669,7 @@ def test_a_position_of_a_live_rival_does_not_give_way() -> None:
     group_state.offer({P0: by(20, query="q2", run="r2")}, rivals=[P0])
     group_state.compare(1.0)
     (refused,) = group_state.of(CommitRefused)
-    assert (refused.offsets, refused.obstacles) == ({P0: 20}, {P0: 100})
+    assert (refused.offsets, refused.obstacles) == (Offsets({P0: 20}), Offsets({P0: 100}))
 
 
 def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
