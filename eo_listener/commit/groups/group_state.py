@@ -10,7 +10,8 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
+from math import inf
 
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
@@ -95,8 +96,6 @@ class GroupState:
         # longest come first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # their failures in a row
-        # The times at which to repeat confirmed commits, the soonest first.
-        self._repeat_times: dict[TopicPartition, float] = {}
         self._topics: dict[str, KnownTopic] = {}
         # By recreated topic: the runs whose offsets may be of the old topic.
         self._recreated: dict[str, frozenset[str]] = {}
@@ -175,7 +174,6 @@ class GroupState:
         """
         if self.in_flight or self._fenced is not None:
             return None
-        self._plan_repeats(now)
         stale, ready = self._first(now)
         if stale:
             self.in_flight = True
@@ -240,9 +238,7 @@ class GroupState:
         """Return when the next request is due, or None if no request is planned."""
         if self.in_flight or self._fenced is not None:
             return None
-        soonest = min(self._due.values(), default=None)
-        due = next(iter(self._repeat_times.values()), None)
-        return min((time for time in (soonest, due) if time is not None), default=None)
+        return min(self._due.values(), default=None)
 
     def failures(self) -> int:
         """Return the greatest number of consecutive failures of any waiting partition."""
@@ -270,26 +266,6 @@ class GroupState:
         self._drop(tp)
         self._plan(tp)
 
-    def _plan_repeats(self, now: float) -> None:
-        """Put the partitions whose repeated commit is due now into the queue."""
-        times = self._repeat_times.items()
-        for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
-            del self._repeat_times[tp]
-            if tp in self._partitions:
-                self._plan(tp)
-
-    def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Remove a confirmed partition from the queue, or move it to the end if it has more to do.
-
-        If its commit must be repeated, record the time.
-        """
-        if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
-            self._repeat_times.pop(tp, None)  # to the end: no other commit is repeated later
-            self._repeat_times[tp] = state.repeat
-        self._drop(tp)
-        if state.is_busy:
-            self._plan(tp)  # behind all others
-
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
@@ -303,7 +279,7 @@ class GroupState:
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
-                code = self._on_partition_left_out(tp, snapshot.errors.get(tp.topic))
+                code = self._on_partition_left_out(tp, snapshot.errors.get(tp.topic), now)
                 if code is not None:
                     missing.setdefault(code, {})[tp] = code
                 continue
@@ -320,7 +296,7 @@ class GroupState:
                 own[tp] = confirmed
             if state.sendable(now) is not None:
                 self._plan(tp)
-            elif state.is_busy or tp in self._due:
+            else:
                 self._requeue(tp)
         for finding, partitions in findings.items():
             events += self._events.finding(finding, partitions, snapshot, wanted, own)
@@ -338,12 +314,12 @@ class GroupState:
         self.in_flight = False
         if explain(code).fatal:
             return self._fence(code)
-        wanted = {tp: code for tp in request.partitions if self._on_snapshot_failed(tp)}
+        wanted = {tp: code for tp in request.partitions if self._on_snapshot_failed(tp, now)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
         self._retry_at_once = False
         return events
 
-    def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
+    def _on_snapshot_failed(self, tp: TopicPartition, now: float) -> bool:
         """Record that a partition was not in a snapshot; return True if an offset waits for it."""
         state = self._partitions.get(tp)
         if state is None:
@@ -351,12 +327,14 @@ class GroupState:
         state.needs_snapshot = False  # requested again soon; no commit waits for the snapshot
         if tp in self._due:
             self._plan(tp)
-        return tp in self._due
+        return self._due.get(tp, inf) <= now
 
-    def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
+    def _on_partition_left_out(
+        self, tp: TopicPartition, code: str | None, now: float
+    ) -> str | None:
         """Record that a snapshot lacks a partition; return an error if an offset waits for it."""
         if code is not None:
-            return code if self._on_snapshot_failed(tp) else None
+            return code if self._on_snapshot_failed(tp, now) else None
         state = self._partitions.get(tp)
         not_found = state is not None and state.partition_missing()
         if tp in self._due:
@@ -429,7 +407,7 @@ class GroupState:
             else:
                 confirmed[tp] = position
                 self._partitions[tp].confirm(position, now, self._retry.repeat_after)
-                self._deactivate(tp, self._partitions[tp])
+                self._requeue(tp)
         events: list[Event] = []
         self._size.learn(request.positions.keys(), errors)
         for topic, tp in {tp.topic: tp for tp in confirmed}.items():

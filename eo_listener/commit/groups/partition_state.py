@@ -108,12 +108,6 @@ class PartitionState:
         return self.pending or self.refused
 
     @property
-    def is_busy(self) -> bool:
-        """True if the partition needs a request other than a repeated commit."""
-        marking = self.mark is not None or self.needs_snapshot
-        return marking or self.pending is not None or self.refused is not None
-
-    @property
     def is_refused(self) -> bool:
         """True if Kafka rejected the last request with an error that somebody must fix."""
         return self.retry_state is not None and self.retry_state.refused
