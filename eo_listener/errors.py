@@ -53,7 +53,7 @@ class ExitCode(IntEnum):
     FOUND = 1
     """The command found what it looks for, or refused to continue because of what it found."""
     WRONG_USE = 2
-    """The command line cannot be carried out, or names something that does not exist."""
+    """The command's arguments cannot be used, or name something that does not exist."""
     UNREACHABLE = 3
     """The command could not reach, read or write something, or lacks a permission."""
     FAULT = 70
@@ -80,7 +80,7 @@ class EoListenerError(Exception):
         super().__init__(problem, cause, fix)
 
     def as_kind(self, kind: type[_Kind], *, label: str = "", fix: str | None = None) -> _Kind:
-        """Return an error of `kind` with this error's problem, cause and fix, or another `fix`.
+        """Return this error as an error of `kind`; `fix`, if given, replaces the fix.
 
         If `label`, the name of a sink or ledger, is given, the problem begins with it.
         """
@@ -312,7 +312,7 @@ class StorageError(UnavailableError):
 
     Cause: wrong credentials, a wrong address, or unavailable storage. The query itself may
     continue.
-    Fix: give the storage's options with `--storage key=value`, and check if it can be read.
+    Fix: give the storage's options with `--storage key=value`, and check that it can be read.
     Type: eo-listener checkpoint show CHECKPOINT
     """
 
@@ -351,7 +351,7 @@ class SinkLockedError(SinkError):
 
 
 class OutcomeUnknownError(SinkError):
-    """The answer to COMMIT was lost: only the ledger shows if the batch was applied.
+    """The answer to COMMIT was lost: only the ledger shows whether the batch was applied.
 
     Cause: the server or the network to it went down.
     Fix: restart the query. It reads the ledger first, and does not repeat a batch that the ledger

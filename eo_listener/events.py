@@ -25,8 +25,8 @@ class Event:
 class Committed(Event):
     """The group coordinator confirmed `offsets`.
 
-    `seconds` is the time from the request to its answer; 0 if no request was sent, because a sink
-    had committed the offsets in the transaction of their batch.
+    `seconds` is the time from the request to its answer. It is 0 if no request was sent, because a
+    sink had committed the offsets in the transaction of their batch.
     """
 
     cluster: str
@@ -298,7 +298,10 @@ class QueryReported(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGroupsChanged(Event):
-    """A run commits to a further group, or has ended; `groups` are its groups (cluster, name)."""
+    """A run commits to a further group, or has ended.
+
+    `groups` are all groups of the run, as pairs of cluster and name.
+    """
 
     query: str
     run_id: str
@@ -389,7 +392,7 @@ class BatchFailed(Event):
     """A batch failed in exactly_once, and the query fails with the same error."""
 
     query: str
-    """The query's name. It is empty, like `run_id`, if the batch failed before it was known."""
+    """The query's name. Like `run_id`, it is empty if the batch failed before it was known."""
     run_id: str
     batch_id: int
     sink: str | None

@@ -125,8 +125,8 @@ class Advice:
             'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
             f'query={query}, out_of_range="latest", options=...)){alternative}. The query then '
             "begins at the end of the log and does not read the records written since the log was "
-            "cut back; to read them, replace -1 with the offset to which it was cut, from the "
-            "broker's log"
+            "cut back. To read them, replace -1 in the JSON that starting_offsets returns with the "
+            "offset to which the log was cut back, from the broker's log"
         )
 
     def name_ledger(self, key: LedgerKey, requested: LedgerKey) -> str:

@@ -42,8 +42,9 @@ class LogFacts:
     """The facts about one partition's log in Kafka.
 
     `start` is the first offset that the log still has, `stable` is the start of the first open
-    transaction, and `end` is the next offset to be written. `transactional` is True if any producer
-    of the topic is transactional. `compacted` and `transactional` are None if unknown.
+    transaction (`end` if there is none), and `end` is the next offset to be written.
+    `transactional` is True if any producer of the topic is transactional. `compacted` and
+    `transactional` are None if unknown.
     """
 
     start: int

@@ -90,7 +90,7 @@ def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Finding
             cause="the offsets expired, were deleted or were never committed; or another "
             "group, not named here, holds them",
             fix="name every group that the query commits to (-g GROUP) and each topic that "
-            "it commits to no group (--uncommitted TOPIC); to commit to this group: "
+            "it commits to no group (--uncommitted TOPIC); or, to commit to this group: "
             f"{commit_checkpoint(positions, advice, group, rewind=False, topics=topics)}",
         )
 
@@ -155,15 +155,15 @@ class _GroupCheck:
                 severity=Severity.NOTE,
                 about=self.about,
                 what="it holds no offsets: Kafka deletes them with their topic; the query "
-                "commits the new topic's offsets as soon as it reads it",
+                "commits the new topic's offsets as soon as it reads that topic",
             )
         expiry = (
             "it had members: all its offsets expire together, offsets.retention.minutes after "
             "the last member leaves"
             if self._group.had_members
             else "its offsets expired (offsets.retention.minutes after the last commit), it was "
-            "deleted, nothing was ever committed, it is misspelled, or -b names another cluster "
-            "than the query's"
+            "deleted, nothing was ever committed, it is misspelled, or -b does not name the "
+            "query's cluster"
         )
         return PositionFindingKind.GROUP_EMPTY.finding(
             self.about,
@@ -198,7 +198,7 @@ class _GroupCheck:
             yield PositionFindingKind.NEVER_READ.finding(
                 self.about,
                 "the query began to read beyond the offsets that another program has committed: "
-                f"{size(unread.values()):,} records between were not read: {listed(unread)}",
+                f"the {size(unread.values()):,} records in between were not read: {listed(unread)}",
                 cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
                 "are not the group's offsets; or the group is not this query's",
                 fix=f"check that {group} is the query's group; if it is, {again}",
@@ -275,7 +275,7 @@ class _GroupCheck:
             yield PositionFindingKind.GROUP_WITHHELD.finding(
                 self.about,
                 f"the listener's guard withholds newer offsets of {few(map(str, marked))}",
-                cause="a batch did not continue the one before it",
+                cause="a batch did not continue where the previous batch ended",
                 fix="look for GuardViolation in the log; to accept it, start the listener "
                 'with guard="warn"',
             )
@@ -303,7 +303,7 @@ class _GroupCheck:
         if ahead:
             yield PositionFindingKind.GROUP_AHEAD.finding(
                 self.about,
-                f"it is ahead of what the query has done: {listed(ahead)}; a consumer that "
+                f"it is ahead of the query: {listed(ahead)}; a consumer that "
                 f"starts from it skips {size(ahead.values()):,} records",
                 cause="another driver or tool has committed, or the checkpoint or the store was "
                 "restored from an older copy",
@@ -341,7 +341,7 @@ class _GroupCheck:
         if behind:
             yield PositionFindingKind.GROUP_BEHIND.finding(
                 self.about,
-                f"it is behind what the query has done: {listed(behind)}; its lag appears "
+                f"it is behind the query: {listed(behind)}; its lag appears "
                 f"{size(behind.values()):,} records too high",
                 cause="no listener is running, or its commits fail (see the query's log)",
                 fix=self._commit(rewind=False),

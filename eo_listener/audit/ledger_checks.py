@@ -405,7 +405,7 @@ class _LedgerCheck:
         is_plain = batch.plan.counted is None and not batch.plan.stateful
         if ahead and isinstance(error, (OverlapError, RegressionError)):
             accepted = all(self._ledger.accepts(tp, offsets) for tp, offsets in ahead.items())
-            cause = "a gap was accepted that the batch reads" if accepted else self._who(ahead)
+            cause = "the batch reads offsets of an accepted gap" if accepted else self._who(ahead)
             fix = f"stop the other driver, if it is running; {self._begin if is_plain else fix}"
         elif self._ledger.replaced or (isinstance(error, GapError) and is_plain):
             fix = self._begin
@@ -465,6 +465,6 @@ def _differing(positions: Positions) -> Findings:
                     cause="the last batch reached only one of them before the query ended, or one "
                     "store was restored from an older copy",
                     fix="restart the query with its checkpoint: it writes that batch to the "
-                    "other; name the checkpoint here to compare both with it",
+                    "other sink; to compare both with the checkpoint, add --checkpoint FOLDER",
                     ranges=single(differing),
                 )

@@ -101,7 +101,7 @@ def _judge(
     """Judge a batch for one sink, and then the partitions for which it has no new offsets."""
     sink = ledger.key.sink
     runs = {head.run_id for head in ledger.heads.values()}
-    # Names under which the same run writes are no former names.
+    # Names under which the same run writes are not former names.
     former = {
         key: heads
         for key, heads in store.renamed.items()
@@ -127,7 +127,7 @@ def _judge(
 
 
 def _later(plan: PlannedBatch) -> PlannedBatch | None:
-    """Return a later batch of those partitions for which `plan` has no new offsets, if any."""
+    """Return a batch after `plan`, of the partitions without new offsets in `plan`, or None."""
     sources = {
         index: {tp: offsets for tp, offsets in ranges.items() if offsets.start == offsets.until}
         for index, ranges in plan.sources.items()

@@ -72,7 +72,8 @@ def judge_rows(
     if all(kind.gravity is Gravity.EXPLAINED for kind in by_kind):
         yield PositionFindingKind.AGREED.finding(
             f"rows of {table}",
-            f"{count:,} rows: each offset of the ledger is in the table once, or explained",
+            f"{count:,} rows: each offset of the ledger is in the table once, or its absence is "
+            "explained",
         )
     if without:
         yield PositionFindingKind.ROWS_UNPROVABLE.finding(
@@ -133,7 +134,8 @@ _CAUSES = {
     AuditFindingKind.TAIL: "the table was restored from a copy older than the ledger, or rows were "
     "deleted",
     AuditFindingKind.DUPLICATE: "rows were copied or written without the sink, the transform "
-    "makes several rows of a record, or the topic was recreated and the table has rows of both",
+    "makes several rows from a record, or the topic was recreated and the table has rows of "
+    "both topics",
     AuditFindingKind.UNCLAIMED: "another query or program writes to the table, or the ledger was "
     "restored from an older copy",
 }

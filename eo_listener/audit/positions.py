@@ -33,8 +33,7 @@ def _none() -> Mapping[Any, Any]:
 class SourcePositions:
     """The logs of the source's topics; partitions that do not exist are left out.
 
-    `open_since` is the time at which the first record of a still open transaction was written, in
-    seconds before the audit.
+    `open_since` is the age of the first record of a transaction that is still open, in seconds.
     """
 
     servers: str

@@ -48,7 +48,7 @@ class AuditFindingKind(Enum):
     GONE = "the partition is no longer in Kafka", Gravity.UNPROVABLE
     MISSING = "in Kafka and not in the store"
     UNRECORDED = (
-        "in Kafka and not in the store; the ledger no longer shows if they were applied",
+        "in Kafka and not in the store; the ledger no longer shows whether they were applied",
         Gravity.UNPROVABLE,
     )
     TAIL = "in Kafka and not in the store, up to the ledger's head"

@@ -111,7 +111,7 @@ def commit_checkpoint(
     """
     checkpoint = positions.checkpoint
     if checkpoint is not None and (checkpoint.damaged or not checkpoint.exists):
-        return "repair the checkpoint first; a group follows it"
+        return "repair the checkpoint first: the group takes its position from it"
     return advice.commit_checkpoint(group, rewind=rewind, topics=topics)
 
 

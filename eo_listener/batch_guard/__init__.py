@@ -1,4 +1,4 @@
-"""Judges, for `exactly_once` and for the audit, if a planned batch is the next batch for a sink.
+"""Judges, for `exactly_once` and the audit, whether a planned batch is the next one for a sink.
 
 How the guard judges a batch, by its offset range in each partition (`judge_batch`):
 
@@ -17,13 +17,13 @@ How the guard judges a batch, by its offset range in each partition (`judge_batc
 
 A partition without a head:
 
-- The guard has two reasons to doubt that such a partition is new: earlier batches of the checkpoint
+- The guard doubts that such a partition is new in two cases: earlier batches of the checkpoint
   planned the partition (`PlannedBatch.continued`), or the same query id has heads under other names
-  in the ledger of the sink's store (`Sink.moved_by`). The runner reads these heads whenever a head
-  is missing, and always in the first batch of a run: a query that was renamed and renamed back has
-  heads under both names (the model found that case). If the same run uses other names, with several
-  sinks or several `exactly_once` in one function, these names are no reason for doubt
-  (`process_writes`).
+  in the ledger of the sink's store (`Sink.moved_by`). The runner reads the heads under other names
+  whenever a head is missing, and always in the first batch of a run, because a query that was
+  renamed and renamed back has heads under both names (the model found that case). A name that the
+  same run uses, with several sinks or several `exactly_once` in one function, is no reason for
+  doubt (`process_writes`).
 - Before the guard refuses such a partition, the plan reader finds out where the query began to read
   (`sources/<n>/0`, see `from_the_beginning`): if the range still starts at that offset, no batch
   has read a record of the partition. For a live query Spark itself reads that file, so the file may
@@ -39,27 +39,28 @@ Batch numbers, sources other than Kafka, and topic ids:
 
 - The guard uses a batch's number in two cases only. The first case is a batch without any new
   offset, which still has rows if the watermark of a stateful query moves. Its ranges prove nothing,
-  so the query's id and the batch's number in the heads decide if it was applied. The second case is
-  sources other than Kafka.
+  so the query's id and the batch's number in the heads decide whether the batch was applied. The
+  second case is sources other than Kafka.
 - For sources other than Kafka, the guard counts batches (`next_move`): all such sources of a query
   are one partition, whose offset is the number of the batch. If the guard compared only this
   number, a batch that was planned again (after the loss of `offsets/N`, or in a copy of the
   checkpoint) would count as a replay. Such a batch reads different files, although Spark's text for
-  them may be the same (`{"logOffset":7}`). But the time in `offsets/N` differs: Spark writes it
-  when it plans the batch, and after a restart reads it back. So the head has a digest of
+  them may be the same (`{"logOffset":7}`). But the time in `offsets/N` differs: Spark writes this
+  time when it plans the batch, and reads it back after a restart. So the head has a digest of
   `offsets/N`, the plan id. The guard compares it with the plan ids of the batch and of the batch
   before it.
-- Topic ids have no order. If the topic id in the ledger differs from the id in the plan, the runner
-  asks Kafka for the id again after it has read the ledger (`on_recreated="restart"` only), so that
-  the plan's id is the newer one. Otherwise a driver that was suspended while its topic was
-  recreated would mistake its old topic for the new one; the model found that case.
+- Topic ids have no order. If `on_recreated="restart"` is set and the topic id in the ledger differs
+  from the id in the plan, the runner asks Kafka for the id again. This answer is newer than the
+  ledger, which the runner has already read. Without the second request, a driver that was suspended
+  while its topic was recreated would mistake its old topic for the new one; the model found that
+  case.
 - Two sources must not read the same partition, because the ledger has only one head for it.
 
 Cost:
 
 - The judgement takes about 2 us per partition on a slow machine, half of it for creating the
   `Move`s: 2 ms for 1,000 partitions, 29 ms for 10,000 (`python -m benchmarks.guard`). Judging all
-  partitions at once by comprehensions, or bypassing the constructor, made it at most a fifth
-  faster, and the code harder to read. Reading the plan and running the ledger's statements cost
-  more.
+  partitions at once by comprehensions, or bypassing the constructor, made the judgement at most a
+  fifth faster, and the code harder to read. Reading the plan and running the ledger's statements
+  cost more.
 """

@@ -43,8 +43,8 @@ _WITH_NEW_CHECKPOINT = (
 _WITH_ITS_CHECKPOINT = (
     "Start with the newest checkpoint of the query. If it is lost, nothing shows which records "
     "of the sources other than Kafka are already in the sink: (1) take a new checkpointLocation; "
-    "(2) let these sources begin after those records (or empty the table); (3) confirm it as the "
-    'next error says: exactly_once(sink, new_checkpoint="...")'
+    "(2) let these sources begin after those records (or empty the table); (3) confirm the new "
+    'checkpoint, as the next error says: exactly_once(sink, new_checkpoint="...")'
 )
 BESIDE_KAFKA = (
     ". The query also has sources other than Kafka: a new checkpoint reads these from their "
@@ -227,7 +227,8 @@ class BatchErrorKind(Enum):
         "it ends before it starts",
         "the topic was recreated or truncated, and failOnDataLoss=false lets Spark continue",
         "Find out what happened to the topic. The sink lacks the records that were written since "
-        f"then below the first of these offsets; to get them, {_ALONE}",
+        "the topic was recreated or truncated, below the first of these offsets; to get them, "
+        f"{_ALONE}",
     )
     CUT_BACK = _Kind(
         RegressionError,

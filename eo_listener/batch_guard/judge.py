@@ -1,11 +1,12 @@
-"""Judges if a planned batch is the next batch for a sink, or if the sink already has the batch.
+"""Judges whether a planned batch is the next one for a sink, or whether the sink already has it.
 
 The module itself reads no store.
 
 The guard judges by the ranges of offsets, partition by partition, and not by the batch's number: a
 new checkpoint counts from 0 again. There are two exceptions. For a batch without any new offsets,
-whose rows come from Spark's state alone, only the batch's number shows if the batch was applied.
-And for sources other than Kafka, the guard knows only the number of the batch (`next_move`).
+whose rows come from Spark's state alone, only the batch's number shows whether the batch was
+applied. And for sources other than Kafka, the guard knows only the number of the batch
+(`next_move`).
 
 A range counts as a replay only for the query that applied it, known by its query id, because under
 a different id the same range may have different rows. A query's id lives as long as the query's
@@ -89,7 +90,7 @@ def judge_batch(
     `sink` is the sink's label, and `ledger` the place of its heads, for the texts of errors.
     `other_heads` is needed if `is_unknown` returns True, and in the first batch of a run: without
     it each partition without a head counts as FIRST. With `on_recreated="restart"` a partition of a
-    recreated topic counts as never applied, and must be read from its log's start; if
+    recreated topic counts as never applied, and must be read from its log's start. If
     `topic_was_recreated` returns True, the caller must query Kafka for the plan after it has read
     `applied`. `new_checkpoint` is the consent that NewCheckpointError shows.
 
@@ -468,8 +469,8 @@ class _BatchCheck:
         checkpoint's query id and, in place of a topic id, the plan id. The guard accepts a head of
         another checkpoint only if the user has named this head and the new checkpoint. With a
         general consent, a query whose checkpoint was deleted would read a whole source a second
-        time. Moreover, the records that the new checkpoint must read depend on those that the sink
-        has. `new_checkpoint` names the head and the new checkpoint, in the form of `_consent`.
+        time. Moreover, the records that the new checkpoint must read depend on the records that the
+        sink has. `new_checkpoint` names the head and the new checkpoint, in the form of `_consent`.
         """
         plan, start, accepts_gaps = self.plan, self.plan.count.start, self.accepts_gaps
         if head is None:

@@ -323,7 +323,7 @@ def parse_time(text: str) -> int:
     if _NUMBER.fullmatch(text):
         if int(text) and not _MILLISECONDS[0] <= int(text) < _MILLISECONDS[1]:
             raise SettingsError(
-                f"--from-time as a number is in milliseconds between 1973 and 5138, got {text}",
+                f"a number in --from-time must be milliseconds from 1973 to 5138, got {text}",
                 cause="it may be a year, or a time in seconds or microseconds",
                 fix="Write 2013-01-01T05:00:00Z, 1357016400000, or 0 for the beginning",
             )
@@ -367,7 +367,7 @@ def _text(file: Path) -> str:
         raise FormatError(
             f"the file {file} is larger than {_MOST_BYTES >> 20} MB",
             cause="it is the wrong file",
-            fix="Name a file of `eo-listener group export`",
+            fix="Name a file that `eo-listener group export` wrote",
         )
     try:
         return content.decode()
@@ -375,7 +375,7 @@ def _text(file: Path) -> str:
         raise FormatError(
             f"the file {file} is not UTF-8 text",
             cause="it is the wrong file, or was changed in transit",
-            fix="Name a file of `eo-listener group export`",
+            fix="Name a file that `eo-listener group export` wrote",
         ) from None
 
 

@@ -33,7 +33,7 @@ class GroupStatus:
     group: str
     rows: Rows
     now_ms: int
-    #: Kafka's name of the error if the group could not be read.
+    #: Kafka's name for the error if the group could not be read.
     error: str | None = None
     #: The verdicts of the group's partitions.
     verdicts: Mapping[TopicPartition, LagVerdict | None]

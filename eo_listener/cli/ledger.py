@@ -511,7 +511,7 @@ def _print(label: str, ledgers: _Found) -> None:
 def _table_of_heads(ledger: StoredLedger) -> Table:
     """Return the table of heads.
 
-    It is 80 columns wide if names are short, since ids and times may wrap.
+    The table is 80 columns wide if names are short, since ids and times may wrap.
     """
     rows = [
         {

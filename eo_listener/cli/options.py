@@ -187,7 +187,7 @@ def require_names(kind: str, names: Iterable[str]) -> None:
     """Raise SettingsError for a name that is empty or invalid (see `require_name`)."""
     for name in names:
         if not name.strip():
-            raise SettingsError(f"a {kind} is empty", fix=f"Name the {kind} to check")
+            raise SettingsError(f"the {kind} is an empty string", fix=f"Name the {kind}")
         require_name(kind, name)
 
 

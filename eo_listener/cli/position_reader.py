@@ -375,7 +375,7 @@ class CheckpointReading:
         return self._with_next(replace(planned, skipped=skipped), newest)
 
     def _with_next(self, positions: CheckpointPositions, batch: int) -> CheckpointPositions:
-        """Add the plan of `batch`, the next to be written. If a file is unusable, add its name."""
+        """Add the plan of `batch`, the next batch to write. If a file is unusable, add its name."""
         try:
             if batch == positions.planned:
                 plan = planned_batch(self._checkpoint, batch)
@@ -613,7 +613,7 @@ class PositionReader:
     def _read_again(self, stores: list[StorePositions]) -> list[StorePositions]:
         """Return `stores`; if the ledgers differ from each other, read them a second time.
 
-        They may differ only because a running query moves the ledgers one after the other, while
+        The ledgers may differ only because a running query moves them one after the other, while
         this class reads them one after the other.
         """
         ends = [ledger.ends for store in stores for ledger in store.ledgers]

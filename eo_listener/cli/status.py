@@ -58,7 +58,7 @@ def status(
     names = groups or []
     require_groups(names, every=every)
     if any(not name.strip() for name in names):
-        raise SettingsError("the group is empty", fix="Name the consumer group to show")
+        raise SettingsError("the group is an empty string", fix="Name the group to show")
     require_names("group", names)
     if watch is not None:
         watch = require_seconds("--watch", watch, least=0.2)

@@ -177,7 +177,7 @@ def _open_of(reader: TransactionReader, transactional_id: str) -> OpenTransactio
     if described.two_phase:
         raise SettingsError(
             f"the transaction of {transactional_id!r} belongs to a two-phase commit (KIP-939): "
-            "only its program knows if it has promised to commit it",
+            "only its program knows whether it has promised to commit this transaction",
             fix="Start that program again, which ends it. If the program will never run again, "
             "use Kafka's own kafka-transactions.sh forceTerminateTransaction",
         )

@@ -1,4 +1,4 @@
-"""Translates the options of Spark's own Kafka client to a cluster and its client's settings."""
+"""Translates the options of Spark's own Kafka client into a cluster and its client's settings."""
 
 from __future__ import annotations
 

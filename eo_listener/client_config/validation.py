@@ -1,8 +1,8 @@
 """Checks that a client's names, addresses and properties reach Kafka unchanged.
 
-A client written in C takes a NUL for the end of a text, and so would use another group if a group's
-name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the whole
-process.
+A client written in C takes a NUL for the end of a text, and so would use a different group if a
+group's name contains a NUL. For a text that cannot be written as UTF-8, confluent-kafka ends the
+whole process.
 """
 
 from __future__ import annotations

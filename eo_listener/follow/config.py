@@ -24,8 +24,8 @@ class FollowedCheckpoint:
     """One checkpoint to follow, and the groups of its topics.
 
     `groups` maps topics to groups, with `*` for all other topics; the offsets of a topic without a
-    group are not committed. `name` is the query's name in the metadata of commits, because a
-    checkpoint does not contain it. Raises SettingsError for invalid groups.
+    group are not committed. `name` is the query's name for the metadata of commits; a checkpoint
+    does not contain that name. Raises SettingsError for invalid groups.
     """
 
     location: str
@@ -77,7 +77,10 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
-    """Return each target with its location. Raises SettingsError if two name one checkpoint."""
+    """Return each target with its location.
+
+    Raises SettingsError if two targets name the same checkpoint.
+    """
     keys: set[str] = set()
     opened = []
     for target in targets:
@@ -134,7 +137,10 @@ class Config:
 
 
 def read(file: Path) -> Config:
-    """Read a config file. Raises SettingsError, which names the entry and how to correct it."""
+    """Read a config file.
+
+    Raises SettingsError, which names the wrong entry and explains how to correct it.
+    """
     try:
         with file.open("rb") as opened:
             table = tomllib.load(opened)

@@ -146,8 +146,8 @@ class Follower:
 
     Each checkpoint has a thread that reads it, and each cluster has a thread that commits to it. If
     several checkpoints have offsets of one partition for one group, the follower commits the lowest
-    of these offsets. Raises SettingsError for a checkpoint named twice, and StorageError for a
-    storage whose driver is not installed.
+    of these offsets. Raises SettingsError for a checkpoint that is named twice, and StorageError
+    for a storage whose driver is not installed.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Follower:
         self._committer.close(max(0.0, deadline - time.monotonic()))
 
     def _act(self, shown: str, step: Step) -> None:
-        """Carry out a step of one checkpoint; the thread that reads the checkpoint calls this."""
+        """Carry out a step of one checkpoint, on the thread that reads the checkpoint."""
         with self._order:  # offsets that were allowed first must be offered first
             released: tuple[GroupOffsets, ...] = ()
             if step.released is not None:

@@ -24,7 +24,7 @@ Rows that are computed once (`data_frames`):
   does not keep the old rows: when a sink writes a table, Spark drops the cached rows of every plan
   that reads the table. So in both cases eo_listener computes the rows with `localCheckpoint` before
   the first sink writes.
-- Spark's status store shows if a stage ran twice. For a new attempt, eo_listener plans the
+- Spark's status store shows whether a stage ran twice. For a new attempt, eo_listener plans the
   transform again, with new shuffles. But a shuffle of the streaming query itself stays the same in
   every attempt: after its loss the query must be restarted.
 
@@ -32,8 +32,8 @@ After a failure (`SinkWriter`):
 
 - After a conflict, the writer writes the whole entry again.
 - After a lost answer to COMMIT, the writer reads the ledger until it shows the outcome.
-- If a head has changed since it was read, the runner reads the ledger and judges the batch again: a
-  previous driver that was about to end may have written this very batch, which is not an error. Any
+- If a head has changed since it was read, the runner reads the ledger and judges the batch again.
+  It is not an error if a previous driver, which was about to end, has written this very batch. Any
   other move by another driver is an error.
 - None of these retries goes on forever. Every other error goes to Spark, which ends the query with
   the error's text.
@@ -49,7 +49,8 @@ A batch that a user's function passes to `exactly_once` twice within one run:
 - After a restart the query has a new run id, so the same `exactly_once` accepts a batch that Spark
   repeats.
 - If two `exactly_once` have the same sink and name, a replay looks the same to both. So
-  `process_writes` records which of them has written the batch in this run, or found it applied.
+  `process_writes` records which of the two has written the batch in this run, or has found it
+  applied.
 
 Cost:
 

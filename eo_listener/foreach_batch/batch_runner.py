@@ -53,13 +53,13 @@ class Frames(Protocol):
         """Return True if a shuffle precedes the rows of `frame`."""
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while several frames made of it are computed."""
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
 
     def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> AbstractContextManager[Any]:
         """Compute each part of the rows of `frame` exactly once, and yield the frame to use."""
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows of `frame`, and keep none."""
+        """Compute all rows of `frame`, and discard them."""
 
 
 Transform = Callable[[Any, PlannedBatch], Any]
@@ -141,8 +141,10 @@ class BatchRunner:
         self._writer = SinkWriter(retry or RetryLimits(), sleep, clock)
         self._process = process
         self._writers = tuple(object() for _ in sinks)  # each represents a sink in `process`
-        self._runs_of_moved_by: dict[str, str] = {}  # the last run with a call, by sink key
-        self._returned: tuple[str, int] | None = None  # run and batch of the last success
+        # By sink key, the last run in which `moved_by` was called.
+        self._runs_of_moved_by: dict[str, str] = {}
+        # The run and the batch of the last call of `run` that returned.
+        self._returned: tuple[str, int] | None = None
 
     def run(self, frame: Any, batch_id: int) -> None:
         """Write a batch to every sink that lacks it; `frame` is the DataFrame of foreachBatch.
@@ -176,7 +178,7 @@ class BatchRunner:
         if not name:
             raise SettingsError(
                 "the query has no name, and the ledger needs one that never changes",
-                cause="after a restart the ledger finds by this name what this query has applied",
+                cause="after a restart, the sink finds the query's ledger by this name",
                 fix='Name the query, .queryName("flights"), or pass exactly_once(..., '
                 'name="flights")',
             )
@@ -196,7 +198,7 @@ class BatchRunner:
         batch.sink = None
         fault_point("batch.judged")
         due = [task for task in judged if task.judgement.entry.moves]
-        # Spark loses a query's state if a batch of it was not run (SPARK-52008).
+        # Spark loses a query's state if one of the query's batches was not run (SPARK-52008).
         discard = plan.stateful and not due
         if discard:
             self._frames.discard(frame)
@@ -348,7 +350,8 @@ class BatchRunner:
     ) -> Iterator[tuple[Sequence[Any], Renew | None]]:
         """Yield a frame for each sink, and a function that computes a precomputed frame again.
 
-        The function is None unless exactly one sink lacks the batch, and its frame was precomputed.
+        The function is None unless exactly one sink lacks the batch and the sink's frame was
+        precomputed.
 
         If several sinks lack the batch, the method computes all rows before the first sink writes,
         because a frame may read a table that an earlier sink writes. It also precomputes rows that
@@ -397,8 +400,8 @@ def batch_failed(
 ) -> BatchFailed:
     """Return the event of a failed batch.
 
-    The event leaves out the texts of errors that are not eo_listener's, because they may hold
-    secrets.
+    The event leaves out the texts of errors that do not come from eo_listener, because these texts
+    may hold secrets.
     """
     own = error if isinstance(error, EoListenerError) else None
     return BatchFailed(

@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class DataFrames:
-    """Carries out a batch's operations on DataFrames, classic or Connect. Raises Spark's errors."""
+    """Carries out a batch's operations on DataFrames, also under Connect. Raises Spark's errors."""
 
     def __init__(self) -> None:
         self._stages = RunStages()
@@ -41,7 +41,7 @@ class DataFrames:
         return not is_connect(frame) and has_shuffle(frame)
 
     def cached(self, frame: Any) -> AbstractContextManager[None]:
-        """Cache the rows of `frame` while several frames made of it are computed."""
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
         return cached_rows(frame)
 
     @contextmanager
@@ -73,5 +73,5 @@ class DataFrames:
         )
 
     def discard(self, frame: Any) -> None:
-        """Compute all rows, and keep none."""
+        """Compute all rows of `frame`, and discard them."""
         frame.write.format("noop").mode("overwrite").save()

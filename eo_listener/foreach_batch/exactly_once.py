@@ -248,7 +248,7 @@ def adapted(transform: Transform | None) -> Callable[[Any, PlannedBatch], Any] |
 
 
 def _wants_batch(transform: Transform, signature: inspect.Signature) -> bool:
-    """Return True if a transform takes a `Batch`, as its second one or named `batch`."""
+    """Return True if a transform takes a `Batch`: a second parameter, or one named `batch`."""
     batch = signature.parameters.get("batch")
     names_batch = batch is not None and batch.kind is not inspect.Parameter.KEYWORD_ONLY
     wants = names_batch or not _fits(signature, None)

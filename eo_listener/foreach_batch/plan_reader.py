@@ -36,7 +36,7 @@ class QueryPlanReader:
         self._logs: SourceLogs | None = None
         self._live: PlanReader | None = None
         self._files: PlanReader | None = None
-        self._reader: PlanReader | None = None  # the one that read the newest plan
+        self._reader: PlanReader | None = None  # the reader of the newest plan
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
         """Read the plan of a batch.

@@ -176,7 +176,7 @@ def second_writer(plan: PlannedBatch, sink: Sink) -> SettingsError:
     return SettingsError(
         f"{sink.label} already got batch {plan.batch_id} in this run, from another "
         "exactly_once(...)",
-        cause="one foreachBatch calls two exactly_once(...) for one sink under one name, or "
+        cause="a foreachBatch function calls two exactly_once(...) for one sink under one name, or "
         "two sinks of one name write the same table; the second would see the batch as "
         "applied and write nothing",
         fix="Union both DataFrames and write them with one exactly_once(...), or give each a "

@@ -22,7 +22,7 @@ from eo_listener.offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """Limits for retries if a store is unavailable, busy or in conflict; times in seconds.
+    """Limits for retries if a store is unavailable or busy, or reports a conflict; in seconds.
 
     `timeout` runs from the first failure, so the writer repeats even a batch that took an hour
     before it failed. The waits grow from `first` to `longest`. For commits to groups, see

@@ -45,14 +45,14 @@ Reading logs:
   group of 5,000 partitions took 117 ms in one request, 40 ms in five, and 29 ms in ten; if brokers
   are 2 ms away, ten requests cost more than five.
 - The readers request starts and ends after they have described the topics, not at the same time.
-  Requesting both at once saved 70 ms of 295 for a snapshot of 5,000 logs, and 0.4 ms for a single
+  Requesting both at once saved 70 of 295 ms for a snapshot of 5,000 logs, and 0.4 ms for a single
   log. But then the readers would have to remember earlier topic ids, use the answers only if the
   ids are still the same, and ignore a failed request, because it may only mean that a topic is
   gone.
 
 The Java client (`java_groups`) is the Admin client of Spark's own kafka-clients; each `JavaGroups`
-has one. It is needed because only the Java client supports delegation tokens, MSK IAM and other
-login handlers.
+has one. This client is needed because only the Java client supports delegation tokens, MSK IAM and
+other login handlers.
 
 - The Java client supports only the mode `simple`.
 - With `retries=0` the client never repeats an unanswered request; it repeats only a request that

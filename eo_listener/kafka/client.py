@@ -287,7 +287,7 @@ def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -
 
 
 def chunks(values: Iterable[_C], size: int) -> Iterator[list[_C]]:
-    """Yield the values in lists of at most `size`."""
+    """Yield the values in lists of at most `size` values."""
     remaining = iter(values)
     while chunk := list(islice(remaining, size)):
         yield chunk

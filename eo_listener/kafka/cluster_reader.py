@@ -84,7 +84,7 @@ class ClusterReader:
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
                 cause="it may not Describe the topic; Kafka then also leaves out the "
-                "group's offsets in it",
+                "offsets that the group holds for the topic",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),
             )

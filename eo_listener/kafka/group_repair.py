@@ -69,8 +69,8 @@ class GroupRepair:
     def refuse_moving(self, change: GroupChange, seconds: float) -> None:
         """Raise InUseError if the group's offsets have changed since `change` was planned.
 
-        Then the method waits `seconds`, and also raises InUseError if the offsets change in that
-        time.
+        If they have not changed, the method waits `seconds`, and raises InUseError if they change
+        in that time.
         """
         self._refuse_moved(change, "since the plan was made")
         time.sleep(seconds)

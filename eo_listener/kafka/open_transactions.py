@@ -239,8 +239,8 @@ def state_partition(name: str, partitions: int) -> int:
     """Return the partition of an internal topic that stores the state of the group or id `name`.
 
     The topic is `__consumer_offsets` (groups) or `__transaction_state` (transactional ids), with
-    `partitions` partitions. The function computes the same as GroupCoordinator.partitionFor and
-    TransactionStateManager.partitionFor.
+    `partitions` partitions. The function computes the same number as GroupCoordinator.partitionFor
+    and TransactionStateManager.partitionFor.
     """
     hashed = 0
     text = name.encode("utf-16-be", "surrogatepass")

@@ -251,7 +251,7 @@ class StoredRecord(NamedTuple):
 class TargetLogs:
     """Reads the logs to which a sink without transactions writes. Only one thread may use it.
 
-    It reads with read_uncommitted: the sink's records belong to no transaction, and open
+    The class reads with read_uncommitted: the sink's records belong to no transaction, and open
     transactions of other producers would hide them.
 
     `timeout` limits each request, in seconds. While records are read, it limits each wait for the

@@ -2,7 +2,7 @@
 
 All group stores that use librdkafka share the base class in this module. For each group, the base
 class has a client and an `Ownership`, which knows whether another driver has taken over the group.
-It keeps a limited number of clients open.
+The base class keeps a limited number of clients open.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ OpenClient = Callable[[Mapping[str, str], str, Ownership, Logs], PooledClient]
 
 
 class PooledGroupStore:
-    """The base of group stores, with a reader of the cluster's logs and a client for each group.
+    """The base class of group stores: has a reader of the logs, and a client for each group.
 
     The group store opens a client when its group is first used. If there are more than `LIMIT`
     clients, it closes those that were used longest ago.

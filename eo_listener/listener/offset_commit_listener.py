@@ -193,9 +193,9 @@ class OffsetCommitListener(StreamingQueryListener):
     def close(self) -> None:
         """Commit remaining offsets, stop threads, close connections.
 
-        Python also calls this method at the end of the program. It waits for about `flush_timeout`
-        seconds at most. If offsets are still unconfirmed by then, the log and CommitAbandoned
-        events report them. Further calls do nothing.
+        Python also calls this method at the end of the program. The method waits for about
+        `flush_timeout` seconds at most. If offsets are still unconfirmed by then, the log and
+        CommitAbandoned events report them. Further calls do nothing.
         """
         self._close(time.monotonic() + self._flush_timeout)
 

@@ -122,8 +122,8 @@ _LOADING = ErrorMeaning(
         "the group's coordinator has been loading its partition of __consumer_offsets for a "
         "minute or more: the partition is large, usually because it is not being compacted; or, "
         "in transactional mode, it cannot reach the transaction coordinator",
-        "check the coordinator's log, that its log cleaner runs (log.cleaner.enable), and that "
-        "the brokers can reach each other",
+        "read the coordinator's log, and check that its log cleaner runs (log.cleaner.enable) and "
+        "that the brokers can reach each other",
     ),
 )
 _MEMBERS = ErrorMeaning(

@@ -16,8 +16,8 @@ class PartitionLag:
 
     `committed` is None if the group holds no offset, `log_end` is None if the partition no longer
     exists. `writer` is None if eo_listener did not make the commit. `stable_end` is the start of
-    the first open transaction, or the log end, and `oldest_ms` the time of the oldest unread
-    record; both are None if they were not read.
+    the first open transaction, or the log end if no transaction is open. `oldest_ms` is the time of
+    the oldest unread record. Both are None if they were not read.
     """
 
     partition: TopicPartition
@@ -40,7 +40,7 @@ class PartitionLag:
 
     @property
     def stable_lag(self) -> int | None:
-        """The lag of a read_committed consumer, which ends at the first open transaction."""
+        """The lag of a read_committed consumer, which cannot read beyond an open transaction."""
         if self.committed is None or self.stable_end is None:
             return None
         return self.stable_end - self.committed

@@ -2,7 +2,7 @@
 
 The rules are those of Burrow's evaluator (Lag Evaluation Rules), which need no threshold. Burrow
 reads each commit with its time; this module infers a commit if offset or metadata differ between
-two readings, and takes the time of the reading.
+two readings, and gives it the time of the second reading.
 """
 
 from __future__ import annotations

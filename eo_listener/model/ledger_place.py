@@ -29,7 +29,7 @@ class LedgerStore(Enum):
 
     @classmethod
     def from_address(cls, address: str) -> LedgerStore | None:
-        """Return the kind of store with which `address` begins, or None for any other address."""
+        """Return the kind of store that the prefix of `address` names, or None."""
         begins, colon, _ = address.partition(":")
         if begins == "postgresql":
             return cls.POSTGRES
@@ -57,7 +57,8 @@ class LedgerPlace:
     `schema` is the schema of a ledger in PostgreSQL. `servers` are the servers of a ledger's topic,
     if its address does not name them. `note` describes what else a command needs.
     `repeated_options` are the options of the running command that a suggested command needs too.
-    While `is_known` is False, the server is unknown, and so is whether two sinks share one ledger.
+    While `is_known` is False, the server is unknown, so nobody can tell whether two sinks share one
+    ledger.
     """
 
     address: str

@@ -8,8 +8,8 @@ ids nor times, so its offsets are right only for the same cluster. The JSON, for
         {"topic","partition","offset","topic_id","timestamp":ms,"metadata"}, ...]}, ...]}
 
 `timestamp` is the time of the first record that the group has not read, or of the last record if
-the group has read all records. With it, an import finds the position in a copy of the topic on
-another cluster. `topic_id` and `timestamp` are null if unknown.
+the group has read all records. With this time, an import finds the position in a copy of the topic
+on another cluster. `topic_id` and `timestamp` are null if unknown.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The plan of one batch: its offset ranges, also empty ranges, by the index of the source."""
+    """The plan of one batch: its offset ranges, including empty ones, by the source's index."""
 
     query_id: str
     run_id: str
@@ -92,7 +92,7 @@ class PlannedBatch:
                     f"two sources of the query read {twice[0]} (the second is source {index})",
                     cause="the ledger holds one position for each topic and partition, whichever "
                     "cluster the topic is on. If a stream is joined with itself, Spark makes two "
-                    "sources of it, and each reads up to an end of its own",
+                    "sources of it, and each may read up to a different offset",
                     fix="(1) To read a topic twice, read it once and use that DataFrame twice: a "
                     "union of it with itself is one source. (2) A join of a stream with itself is "
                     "not supported: group by its key instead, or join in a separate query that "

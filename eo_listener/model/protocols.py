@@ -18,9 +18,9 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 class GroupSnapshot:
     """Kafka's answer about the positions of one group, and about the logs of its partitions.
 
-    `positions` leaves out partitions for which the group has no offset; `starts` (the first offset
+    `positions` leaves out partitions for which the group has no offset. `starts` (the first offset
     still in the log) and `ends` (the next offset to be written) leave out partitions that do not
-    exist; `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
+    exist. `topic_ids` leaves out topics that do not exist. Ids are as Kafka's own tools print them.
     `errors` has Kafka's error name for each topic that Kafka refused. The other fields leave out
     such a topic, although it may exist.
     """
@@ -214,11 +214,11 @@ class LedgerReader(Protocol):
         """Read all heads, as they were at one moment."""
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
-        """Yield the applied batches; those of each partition are in the order of offsets.
+        """Yield the applied batches; the batches of each partition are in the order of offsets.
 
         Kafka's ledger has only the heads that repairs read and wrote. The sinks prune old batches,
-        except the first of a partition and those with a gap; for an Iceberg or a Delta table, the
-        method reads only the newest batches.
+        except the first batch of a partition and batches with a gap. For an Iceberg or a Delta
+        table, the method reads only the newest batches.
         """
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:

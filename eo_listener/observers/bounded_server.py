@@ -110,7 +110,7 @@ class BoundedServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # override
-        """Return True if the limit allows this connection; if needed, close a slow one first."""
+        """Return True if the limit allows this connection; close a slow connection if needed."""
         with self._open_lock:
             if len(self._open) >= _MOST_OPEN:
                 self._close_slowest()

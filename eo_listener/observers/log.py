@@ -83,7 +83,7 @@ class EventLogger:
     def _log_once(
         self, event: events.CommitRefused | events.ForeignCommit, key: Hashable, text: str
     ) -> None:
-        """Log `text` at WARNING, or at DEBUG if the problem occurred in the last ten minutes."""
+        """Log `text` at WARNING, or at DEBUG if it repeats a problem of the last ten minutes."""
         new = self._is_new((event.cluster, event.group, key))
         level = logging.WARNING if new else logging.DEBUG
         _say(level, "group %s at %s: %s", event.group, event.cluster, text)
@@ -283,9 +283,9 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). The queries that run now are not committed for it; not committed: "
-        f"{event.offsets}. Fix: start the query again with a new checkpoint: the current one is "
-        "for the old topic"
+        f"{event.now}). The queries that run now are not committed for it, and these offsets are "
+        f"not committed: {event.offsets}. Fix: start the query again with a new checkpoint: the "
+        "current one is for the old topic"
     )
 
 

@@ -276,8 +276,8 @@ def _iceberg_settings(about: str, plan: TablePlan, facts: IcebergFacts) -> Findi
         yield warning(
             about,
             f"older metadata files are deleted after {most} commits ({_METADATA_KEPT}): if other "
-            "writers' snapshots behind main's head have expired too, it may be unclear if a batch "
-            "was rolled back, and the query would stop",
+            "writers' snapshots behind main's head have expired too, it may be unclear whether a "
+            "batch was rolled back, and the query would stop",
             f"ALTER TABLE {plan.name} UNSET TBLPROPERTIES ('{_METADATA_KEPT}')",
         )
     elif _lowered(properties.get(_DELETES_METADATA)) != "true":

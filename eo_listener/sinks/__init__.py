@@ -14,12 +14,12 @@ Rows on the driver (`arrow_rows`, `fetch_plan`):
   two cores one job computes all tasks, and the executors keep Arrow's messages until the driver
   reads them, a few tasks at a time. `fetch_plan` decides how the driver fetches a batch, without a
   call to Spark.
-- The sinks cut a batch by the rows' positions, and do not use Spark's round robin, which sorts rows
-  by their content: if an executor is lost midway, recomputed rows would fall into tasks that the
-  driver has already read (seen: 6,665 of 60,000 rows lost with a UDF that gives random ids, while
-  the ledger moved).
+- The sinks cut a batch by the rows' positions. They do not use Spark's round robin, which sorts
+  rows by their content: if an executor is lost midway, recomputed rows would fall into tasks that
+  the driver has already read. (Seen with a UDF that gives random ids: 6,665 of 60,000 rows were
+  lost while the ledger moved.)
 - If the user's DataFrame has a shuffle, or Spark calls it nondeterministic, one job computes it and
-  keeps the rows, and the driver reads them with their lineage cut (`localCheckpoint`): a lost part
-  is an error. The sinks do the same with a frame that they have cut. They keep the rows of any
-  other frame by `persist`, so that Spark computes a lost part again.
+  keeps the rows without their lineage (`localCheckpoint`): a lost part is then an error. The sinks
+  do the same with a frame that they have cut. They keep the rows of any other frame by `persist`,
+  so that Spark computes a lost part again.
 """

@@ -9,11 +9,11 @@ reads them. With at most two cores or two tasks, Spark's own iterator is as fast
 task while the driver reads another.
 
 Reading task by task takes one job per task. If an executor is lost between two jobs, Spark computes
-that executor's part of a shuffle again, but the driver has already read rows of the old part: if
-the rows come in a different order the second time, some are lost and others doubled. So `stream`
-cuts rows by their position, not by their values. If the user's frame has a shuffle, `stream` has
-Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink must write the
-batch again, from its beginning.
+that executor's part of a shuffle again, but the driver has already read rows of the old part. If
+the rows come in a different order the second time, some rows are lost and others doubled. So
+`stream` cuts rows by their position, not by their values. If the user's frame has a shuffle,
+`stream` has Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink
+must write the batch again, from its beginning.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _may_change(frame: Any) -> bool:
     """Return True if a second computation may change rows, or move rows to other tasks."""
     from eo_listener.spark.jvm.stage_attempts import has_shuffle  # noqa: PLC0415  # as above
 
-    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public access
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # not in pyspark's own API
     return not plan.deterministic() or has_shuffle(frame)
 
 
@@ -154,7 +154,7 @@ def _messages(frame: Any, fetching: Fetch) -> Generator[bytes, None, None]:
     from pyspark import RDD, StorageLevel  # noqa: PLC0415  # loading this module must not need Spark
     from pyspark.serializers import NoOpSerializer  # noqa: PLC0415  # the same
 
-    java_rdd = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark collects all
+    java_rdd = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001  # pyspark only collects all rows
     rdd: RDD[bytes] = RDD(java_rdd, frame.sparkSession.sparkContext, NoOpSerializer())
     try:
         if fetching is Fetch.AT_ONCE:
@@ -190,7 +190,7 @@ def _kept(rdd: Any) -> Iterator[bytes]:
     # Only SparkContext.runJob can read single partitions of an RDD. It would send every row through
     # a Python worker first, which is not needed here.
     rdd.mapPartitions = lambda _: rdd
-    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # units
+    limit = rdd.context._jsc.sc().conf().getSizeAsBytes(_TOO_MANY, "1g")  # noqa: SLF001  # it reads units, such as 1g
     done, tasks, count = 0, rdd.getNumPartitions(), 1
     while done < tasks:
         task_ids = list(range(done, min(done + count, tasks)))
@@ -246,7 +246,7 @@ class TaskSize:
     def at_once(self, plan: PlannedBatch) -> bool:
         """Return True if the rows of a batch are certainly few enough to fetch all at once.
 
-        A query with state, or a source other than Kafka, may yield many rows in any batch.
+        A query with state, or with a source other than Kafka, may yield many rows in any batch.
         """
         is_small = self._last is not None and self._last <= TASK_BYTES
         is_bounded = plan.counted is None and not plan.stateful

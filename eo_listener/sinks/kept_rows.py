@@ -50,7 +50,7 @@ def keep_rows(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def keep_as_view(frame: DataFrame, view: str) -> Iterator[DataFrame]:
-    """Keep the rows of `frame` as `keep_rows` does, and make them the view `view`."""
+    """Keep the rows of `frame` as `keep_rows` does, and register them as the view `view`."""
     with keep_rows(frame) as rows:
         rows.createOrReplaceTempView(view)
         try:

@@ -100,11 +100,11 @@ class LedgerAddress:
     ) -> LedgerReader:
         """Return the ledger's reader.
 
-        `properties` are those of the Kafka client, including the servers; `spark` is needed only
-        for a ledger in a table. If `query` is given and the reader cannot determine the ledger of a
-        different query in the table, it returns that ledger without heads. With `counts_rows`, the
-        reader reads more batches of the table's history. Raises SettingsError, and
-        MissingExtraError if the store's package is not installed.
+        `properties` are the properties of the Kafka client, including the servers; `spark` is
+        needed only for a ledger in a table. If `query` is given and the reader cannot determine the
+        ledger of a different query in the table, it returns that ledger without heads. With
+        `counts_rows`, the reader reads more batches of the table's history. Raises SettingsError,
+        and MissingExtraError if the store's package is not installed.
         """
         loaded: Callable[..., LedgerReader] = self._loaded("Reader")
         if self.in_table:
@@ -137,7 +137,7 @@ class LedgerAddress:
         java: JavaTransactions | None = None,
         no_java: str | None = None,
     ) -> LedgerRepair:
-        """Return the repair of this ledger. Raises as `open` does.
+        """Return the repair of this ledger. Raises the errors of `open`.
 
         `java` asks Kafka's coordinators about transactions; if `java` is None, `no_java` is the
         reason why Java cannot be used.

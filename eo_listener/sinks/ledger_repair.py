@@ -78,7 +78,7 @@ class LedgerRepair(Protocol):
         """
 
     def accept(self, sink: str, entry: Entry) -> None:
-        """Move a head past an accepted gap, in one transaction. Raises as `rename` does."""
+        """Move a head past an accepted gap, in one transaction. Raises the errors of `rename`."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -180,7 +180,7 @@ class LedgerSql:
         return Many(text, rows)
 
     def history(self, sink: str, entry: Entry, *, rows: int, now: datetime) -> Many:
-        """Return the INSERT into the history of each move in `entry` that has a `verdict`.
+        """Return the INSERT of a history row for each move in `entry` that has a `verdict`.
 
         `rows` is the number of rows of the batch.
         """
@@ -200,9 +200,9 @@ class LedgerSql:
 
         The DELETE may keep more batches. The beginning of a partition, accepted gaps, and earlier
         names of a ledger stay forever: nothing else records them. The statement orders batches by
-        time, since batch ids begin again with each new checkpoint, and counts them by rows: a batch
-        has at most one row per head, whether it is written in one transaction or in one for each
-        partition.
+        time, since batch ids begin again with each new checkpoint. It counts batches by rows: a
+        batch has at most one row per head, whether it is written in one transaction or in one for
+        each partition.
         """
         if entry.batch_id % _PRUNE_EVERY:
             return None

@@ -3,8 +3,8 @@
 If the user has named a version column, the greater version wins. If versions are equal, or there is
 no version column, the greater offset wins, provided that both rows come from the same partition.
 Kafka orders neither the records of two partitions nor the rows that a transform makes from one
-record: such rows are tied, unless they differ only in topic, partition and offset, as when a record
-was produced twice.
+record. Such rows are tied, unless they differ only in topic, partition and offset, as after a
+record was produced twice.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class TwoRows:
     """Compares a row of a batch with the table's row of the same key, in SQL conditions.
 
     `in_table` and `in_batch` return the SQL for a column of the table's row and of the batch's row;
-    `number` is a format for an offset to compare. `located` is True if both rows have ORIGIN.
+    `number` is a format string that makes an offset comparable, such as a CAST. `located` is True
+    if both rows have ORIGIN.
     """
 
     keys: tuple[str, ...]

@@ -93,7 +93,7 @@ class Merge:
 
     def concerns(self, session: SparkSession, view: str, table_rows: DataFrame) -> bool:
         """Return True if one of the table's rows in `table_rows` has the key of a row in `view`."""
-        rows = session.table(view).alias("eo_given")  # on the left, to be broadcast
+        rows = session.table(view).alias("eo_given")  # on the left: Spark broadcasts the right side
         same_key = F.expr(self._two_rows.same_key())
         return not rows.join(table_rows.alias("eo_there"), same_key, "leftsemi").isEmpty()
 
@@ -249,5 +249,5 @@ def _text(values: Sequence[str]) -> str:
 
 
 def _ordered(window: str) -> str:
-    """Return `window` with the ORDER BY that row_number() needs; if it has none, add a dummy."""
+    """Return `window` with an ORDER BY, which row_number() needs; the default is a dummy."""
     return window if " ORDER BY " in window else f"{window.removesuffix(')')} ORDER BY 0)"

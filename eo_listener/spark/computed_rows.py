@@ -1,4 +1,4 @@
-"""Has Spark compute the rows of a DataFrame once, and cut their lineage.
+"""Makes Spark compute the rows of a DataFrame once, and cuts the lineage of these rows.
 
 `persist()` is not enough: Spark drops the rows of a cached frame when somebody writes a table that
 the frame's plan reads, and computes lost rows again. Rows whose lineage is cut can be lost, but

@@ -132,7 +132,7 @@ class SinkConformance:
     # The tests.
 
     def test_an_empty_store_has_no_heads(self) -> None:
-        """A missing ledger is created. It is empty, also when it is read again."""
+        """A missing ledger is created, and is still empty when it is read again."""
         with self.opened() as sink:
             assert dict(sink.applied(QUERY)) == {}
             assert dict(sink.applied(QUERY)) == {}
@@ -264,7 +264,7 @@ class SinkConformance:
         self.check([*rows_of(mine), *rows_of(yours)], heads_of(mine))
 
     def test_what_a_query_id_has_moved_is_found_under_any_name(self) -> None:
-        """`moved_by` returns all heads of a query id, and no others, by sink and query."""
+        """`moved_by` returns all heads of a query id, and no others, keyed by sink and query."""
         mine = entry_of({}, {_TP: OffsetRange(0, 2), _OTHER: OffsetRange(0, 1)})
         old = entry_of({}, {_TP: OffsetRange(10, 11)}, query=HOSTILE[0])
         taken = entry_of(heads_of(mine), {_TP: OffsetRange(2, 3)})
@@ -274,7 +274,7 @@ class SinkConformance:
                 self.write(sink, entry)
             self.write(second, mine)
             assert sink.moved_by("query-1") == {
-                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved the other head
+                (sink.key, QUERY): {_OTHER: mine.head(_OTHER)},  # query-2 has moved that of _TP
                 (sink.key, HOSTILE[0]): heads_of(old),
                 **({(second.key, QUERY): heads_of(mine)} if self.shared_ledger else {}),
             }
@@ -329,7 +329,7 @@ class SinkConformance:
             self.check(rows_of(entry), heads_of(entry))
 
     def test_an_unknown_outcome_is_settled_by_the_ledger(self) -> None:
-        """If the answer to the commit is lost, the ledger shows if a retry must write."""
+        """If the answer to the commit is lost, the ledger shows whether a retry must write."""
         heads: Heads = {}
         rows: list[Row] = []
         points = (*self.fault_points[-1:], *self.fault_points_after[:1])

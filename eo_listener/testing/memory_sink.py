@@ -51,7 +51,7 @@ class MemoryStore:
         return dict(self.heads.get((key, query), {}))
 
     def moved_by(self, query_id: str) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-        """Return the heads that `query_id` was the last to move, by sink and query."""
+        """Return the heads whose last move was by `query_id`, keyed by sink and query."""
         moved = {
             LedgerKey(*key): {tp: head for tp, head in heads.items() if head.query_id == query_id}
             for key, heads in self.heads.items()
@@ -190,7 +190,7 @@ class MemorySink:
         return self.store.read(self._key, query)
 
     def moved_by(self, query_id: str) -> Mapping[LedgerKey, Mapping[TopicPartition, Head]]:
-        """Return the heads that `query_id` was the last to move, by sink and query."""
+        """Return the heads whose last move was by `query_id`, keyed by sink and query."""
         return self.store.moved_by(query_id)
 
     def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:

@@ -51,7 +51,7 @@ class AuditProcess:
             )
         except BrokenProcessPool as error:
             raise UnavailableError(
-                "the process that reads the audit has ended",
+                "the process that runs the audit has ended",
                 cause="librdkafka may end it while a broker restarts",
                 fix="Nothing to do: the next audit starts the process again",
             ) from error

@@ -49,7 +49,7 @@ def audit_section(audit: AuditReading) -> Element:
 
 
 def _fine(rest: Sequence[PositionFinding]) -> Element | None:
-    """Return the findings that need no action, folded up, or None if there are none."""
+    """Return the findings that need no action, as a collapsed list, or None if there are none."""
     if not rest:
         return None
     return node(

@@ -167,7 +167,7 @@ def _metrics(view: View) -> Response:
 
 
 def _health(view: View, problems: list[str]) -> Response:
-    """Report if this process still reads. It counts as healthy even if Kafka is unreachable."""
+    """Report whether this process still reads; it is healthy even if Kafka is unreachable."""
     if problems:
         return text(HTTPStatus.SERVICE_UNAVAILABLE, "; ".join(problems))
     state = "nothing is known of the groups" if isinstance(view.groups, Unknown) else "groups read"

@@ -197,7 +197,7 @@ def _refuse_recreated(
             f"{origin.label} belongs to an older topic of the same name: {_listed(wrong)}",
             ranges=wrong,
             cause="the topic was deleted and recreated, so the offsets now name other records",
-            fix="To read the new topic from its beginning while the others continue, give "
+            fix="To read the new topic from its beginning while the other topics continue, give "
             'recreated="earliest", and write with exactly_once(..., on_recreated="restart")',
         )
 

@@ -36,7 +36,7 @@ class Subscription:
         """Return the subscription of `topics` or `options`, or None if neither names a topic.
 
         The keys of `options` are in lower case. Raises SettingsError for a subscription that names
-        nothing, or partitions and topics at once.
+        nothing, or both topics and partitions.
         """
         if _ASSIGN in options:
             if topics is not None:

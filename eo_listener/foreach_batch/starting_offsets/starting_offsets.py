@@ -54,9 +54,9 @@ def starting_offsets(
     Without topics in any of these, the function uses the origin's topics. The result contains all
     partitions of the topics, as Spark requires.
 
-    `missing` (a partition without a position in the origin) and `out_of_range` (a position outside
-    the log) are "earliest", "latest" or "fail". A partition without records since `timestamp`
-    starts at the end of its log.
+    `missing` decides about a partition without a position in the origin, `out_of_range` about a
+    position outside the log: each is "earliest", "latest" or "fail". A partition without records
+    since `timestamp` starts at the end of its log.
 
     The function recognises a recreated topic by its id, which only a ledger holds, or by missing
     partitions. `recreated="fail"` refuses such a topic; "earliest" reads such a topic from its

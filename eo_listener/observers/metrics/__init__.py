@@ -6,9 +6,9 @@ This package keeps the numbers, and converts them to prometheus-client's metric 
 scrape. It does not use the library's own `Counter`, `Gauge` and `Histogram`. In a process with
 PROMETHEUS_MULTIPROC_DIR, these keep their values in files of that directory: a removed series stays
 there, the first event raises if the directory is missing, and a user's registry with a
-MultiProcessCollector shows every metric twice. They also export `_created` series unless that is
-switched off for the whole process, and prometheus-client 0.21 cannot remove all series of a group
-regardless of their other labels.
+MultiProcessCollector shows every metric twice. These classes also export `_created` series unless
+that is switched off for the whole process, and prometheus-client 0.21 cannot remove all series of a
+group regardless of their other labels.
 """
 
 from eo_listener.observers.metrics.serve import open_metrics

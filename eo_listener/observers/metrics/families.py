@@ -162,7 +162,7 @@ def _newest_log_ends(numbers: Numbers) -> Mapping[str, Mapping[TopicPartition, i
 
 
 def _of_queries(numbers: Numbers) -> Iterator[Metric]:
-    """Yield the metrics of queries. If several runs have the same query name, the newest counts."""
+    """Yield the metrics of queries. If runs share a query name, the newest run counts."""
     reported: dict[str, float] = {}
     for run in numbers.runs.values():  # not only the newest run, which may have no batch yet
         if run.reported is not None:

@@ -102,7 +102,7 @@ def _take(provider: MeterProvider) -> None:
             raise SettingsError(
                 "this MeterProvider already has the metrics of eo_listener",
                 cause="another OpenTelemetry() uses it",
-                fix="Pass that object as an observer to every listener and sink function to count",
+                fix="Pass that object to every listener and every exactly_once, as an observer",
             )
         _providers.add(provider)
 

@@ -47,7 +47,7 @@ class Prometheus(Collector):
             raise SettingsError(
                 "this registry already has the metrics of eo_listener",
                 cause="another Prometheus() uses it",
-                fix="Pass that object as an observer to every listener and sink function to count",
+                fix="Pass that object to every listener and every exactly_once, as an observer",
             ) from error
         self._server: BoundedServer | None = None
 
@@ -110,7 +110,7 @@ class _Handler(BoundedHandler, MetricsHandler):
             super().do_GET()
 
     def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the headers of a GET's answer, for clients that only check if the server is up."""
+        """Send the headers of a GET's answer, for clients that check whether the server is up."""
         if self._is_metrics_path():
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -5,9 +5,9 @@
   batch's number is always the previous number plus one. Delta compares this number with the number
   that the table has for the query, under its own optimistic concurrency control: this comparison is
   the compare-and-set.
-- Delta silently skips a commit whose number is not greater than the table's. So each attempt to
-  write a batch has its own id, and the sink counts the batch as written only if it finds a commit
-  with this id in the table's log.
+- Delta silently skips a commit whose number is not greater than the table's number. So each attempt
+  to write a batch has its own id, and the sink counts the batch as written only if it finds a
+  commit with this id in the table's log.
 - The sink reads the ledger from the files of `_delta_log`, from the newest backwards: for a batch
   it reads the commits since the previous batch, most often only the previous batch's own commit. It
   does not read Delta's `snapshot.transactions`, which Delta would build again after each commit,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from pyspark.sql.types import StructType
+
 from eo_listener.errors import (
     ForeignWriterError,
     OutcomeUnknownError,
@@ -25,18 +27,17 @@ from eo_listener.sinks.delta.catalog import (
     add_columns,
     check_no_number,
     create,
-    table_columns,
 )
 from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, taken_back_meanwhile
 from eo_listener.sinks.delta.merge import prepared
-from eo_listener.sinks.delta.types import widened
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.kept_rows import unmarked_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.spark_columns import (
     NEW_COLUMNS,
+    as_stored,
+    check_columns,
     check_typed,
-    check_upsert,
     subschema,
     types_of,
 )
@@ -84,12 +85,13 @@ class BatchCommit:
         ledger = self._checked_ledger(log)
         record, location = self._record(ledger), ledger.location
         table = at(location)  # not its name, which may later mean another table
-        existing = table_columns(self._session, table)
+        existing = self._session.table(table).schema
         columns = self._matched(rows, existing, location)
         with unmarked_rows(self._frame, self._label) as frame:
             if self._target.mode is Mode.APPEND:
-                selected = frame.select(*(widened(name, rows, existing) for name in columns))
-                return self._append(selected, location, record)
+                fields = [frame.schema[name] for name in columns]
+                fitted = frame.select(*(as_stored(field, existing) for field in fields))
+                return self._append(fitted, location, record)
             merge = Merge(
                 target=self._target, table=table, label=self._label, rows=rows, columns=columns
             )
@@ -98,7 +100,7 @@ class BatchCommit:
     def _create(self, rows: Columns) -> None:
         version = self._target.version_column
         columns = RowFilter.for_target(tuple(rows), None, version).columns
-        self._check_columns(columns, {})
+        self._check_columns(columns, StructType())
         check_no_number(self._session)
         try:
             create(self._frame, self._target, self._connection.reference, columns)
@@ -137,11 +139,11 @@ class BatchCommit:
             states=ledger.states,
         )
 
-    def _matched(self, rows: Columns, existing: Columns, location: str) -> tuple[str, ...]:
+    def _matched(self, rows: Columns, existing: StructType, location: str) -> tuple[str, ...]:
         """Return the columns to write; with `new_columns`, first add missing columns."""
-        folded = {name.casefold() for name in existing}
+        folded = {name.casefold() for name in existing.names}
         new = [name for name in rows if name != REASON and name.casefold() not in folded]
-        accepted = {*existing, *(new if self._target.new_columns else ())}
+        accepted = {*existing.names, *(new if self._target.new_columns else ())}
         version = self._target.version_column
         columns = RowFilter.for_target(tuple(rows), accepted, version, fix=NEW_COLUMNS).columns
         self._check_columns(columns, existing)
@@ -154,17 +156,16 @@ class BatchCommit:
                 raise explained(error, self._label) from without_secrets(error)
         return columns
 
-    def _check_columns(self, columns: tuple[str, ...], existing: Columns) -> None:
+    def _check_columns(self, columns: tuple[str, ...], existing: StructType) -> None:
         target = self._target
-        missing = [name for name in target.partition_by if name not in columns and not existing]
+        missing = [name for name in target.partition_by if name not in (*columns, *existing.names)]
         if missing:
             raise SettingsError(
                 f"partition_by= names {', '.join(map(repr, missing))}, which the rows lack",
                 fix="Name columns of the transform's result, with the same case",
             )
-        if target.mode is Mode.UPSERT:
-            written = subschema(self._frame.schema, columns)
-            check_upsert(target.keys, target.version_column, written, existing)
+        written = subschema(self._frame.schema, columns)
+        check_columns(target.keys, target.version_column, written, existing)
 
     def _append(self, frame: DataFrame, location: str, record: BatchRecord) -> Applied:
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "false")

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.spark_columns import is_padded, quoted, types_of
+from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eo_listener.sinks.spark_columns import Columns
     from eo_listener.spark.jvm.delta_log import DeltaTable
 
 FORGETS: Final = "delta.setTransactionRetentionDuration"
@@ -29,19 +28,8 @@ _NUMBERS: Final = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-_AS_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's CharVarcharUtils
 _EMPTY: Final = re.compile(r"part-00000-.*\.parquet")
 _OF_S3: Final = ("s3", "s3a", "s3n")
-
-
-def table_columns(session: SparkSession, reference: str) -> Columns:
-    """Return a table's columns and types, with `char(n)` where Spark's schema has a string."""
-    table = session.table(reference)
-    declared = {field.name: field.metadata.get(_AS_DECLARED, "") for field in table.schema.fields}
-    return {
-        name: declared[name] if is_padded(declared[name]) else kind
-        for name, kind in types_of(table.schema).items()
-    }
 
 
 def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[str]) -> None:
@@ -76,7 +64,7 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
 def _foreign_files(session: SparkSession, path: str) -> list[str]:
     """Return the files in a folder without a table, except those that a killed driver leaves.
 
-    Delta creates a table without rows with one empty Parquet file, before the commit.
+    To create a table without rows, Delta writes one empty Parquet file before the commit.
     """
     files = other_files(session, path)
     if all(_EMPTY.fullmatch(name) for name in files):
@@ -96,7 +84,7 @@ def check_no_number(session: SparkSession) -> None:
     """Raise SettingsError if settings of the session give all its commits the same number.
 
     Delta skips a commit whose number it knows, so it would not create the table or add columns. The
-    commits of batches are not affected, as they have their own numbers.
+    commits of batches are not affected, because they have their own numbers.
     """
     settings = [name for name in _NUMBERS if session.conf.get(name, None) is not None]
     if settings:
@@ -115,7 +103,8 @@ def _empty(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 def check_storage(label: str, location: str, log_stores: Collection[str]) -> None:
     """Raise SettingsError if two drivers could both write one version of the table's log.
 
-    `log_stores` are the settings that name a LogStore. If one is set, the user has chosen it.
+    `log_stores` are the settings that name a LogStore. If one of them is set, the function accepts
+    the user's choice.
     """
     scheme, colon, _ = location.partition(":")
     if not colon or scheme.lower() not in _OF_S3:

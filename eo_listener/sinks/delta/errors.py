@@ -49,8 +49,8 @@ def explained(error: Exception, label: str) -> Exception:
 
     The storage may still carry out a request that it has not answered. The failure is certain only
     if `error` comes from Delta, from Spark's analysis, or from a task, which runs before the
-    commit. Errors of the rows themselves, such as those of a user's function, stay unchanged; so do
-    errors about files that a source reads.
+    commit. The function returns two kinds of errors unchanged: errors of the rows themselves, such
+    as an error in a user's function, and errors about files that a source reads.
     """
     if isinstance(error, EoListenerError):
         return error

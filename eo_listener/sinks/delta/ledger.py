@@ -47,8 +47,8 @@ class QueryLedger:
 class Rollback(NamedTuple):
     """A rollback that removed a query's last batch, number `last` of its ledger, from the table.
 
-    `commit` is the commit that did so, or None if it lies too far back or if Delta has deleted it
-    from the log.
+    `commit` is the commit of the rollback, or None if it lies too far back or if Delta has deleted
+    it from the log.
     """
 
     last: int
@@ -190,8 +190,8 @@ class TableLedger:
         """Return the reason to doubt that the batch of `commit` is valid, or None for no doubt.
 
         A batch is valid only if no RESTORE, new table or rename has come between its `base` and its
-        commit. Delta deletes the log from its beginning, so commits between them may be missing,
-        and a RESTORE may have been among these.
+        commit. Delta deletes the log from its beginning. So commits between the two may be missing,
+        and one of the missing commits may have been a RESTORE.
         """
         record = commit.record
         if record is None:

@@ -8,7 +8,7 @@
   replaced it.
 - The sink makes the publishing commit on one fixed version of the metadata: the catalog refuses the
   commit if main has moved since that version, even by a rollback. A fast-forward on its own only
-  checks that main's head is an ancestor of the branch, and that is also true after a rollback.
+  checks that main's head is an ancestor of the branch, which is also true after a rollback.
 - The sink sends this commit once. It does not call `Transaction.commitTransaction`, which retries,
   and deletes the files of a commit that succeeded but whose answer was lost. After a refusal the
   sink reads the table again.

@@ -76,7 +76,7 @@ def has_files_of(spark: Any, name: TableName, label: str, snapshot: int) -> bool
     Raises the errors of `find`, and SettingsError if the session would read a branch other than
     main.
     """
-    table = find(spark, name)  # the cached table can have an older main, before a rollback
+    table = find(spark, name)  # a cached table may have the main from before a rollback
     if table is not None:
         check_wap(spark, table, label)
     with java_errors():
@@ -100,7 +100,7 @@ def check_wap(spark: Any, table: IcebergTable, label: str) -> None:
 
 
 def _has_catalog(spark: Any, catalog: str) -> bool:
-    """Return True if the session has the catalog. Raises the error if the catalog cannot load."""
+    """Return True if the session has the catalog. Raises ThrownError if it cannot be loaded."""
     try:
         with working_in(spark), java_errors():
             spark._jsparkSession.sessionState().catalogManager().catalog(catalog)  # noqa: SLF001  # pyspark lacks this

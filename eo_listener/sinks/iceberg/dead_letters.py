@@ -4,8 +4,8 @@ One commit cannot change two tables. So the sink first writes the letters of a b
 the letters' table, which nobody reads. The commit that publishes the batch names that branch, next
 to the ledger. Then the sink publishes the branch too. If the sink dies before that, the next sink
 that reads the ledger, after a restart or before a batch, publishes the pending letters. So one
-commit decides about batch and letters: a batch that was never published, such as one of a zombie or
-of an earlier attempt, leaves no letter, and a published batch loses no letter.
+commit decides about batch and letters. A batch that was never published, such as the batch of a
+zombie or of an earlier attempt, leaves no letter; a published batch loses no letter.
 
 The table of letters has its own ledger for each table and query, which counts the batches with
 letters. If this count is at least the number of a batch, that batch's letters are published.
@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
-from pyspark.sql.types import NullType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import NullType, StringType, StructField, StructType
 
 from eo_listener.errors import (
     FormatError,
@@ -45,7 +45,7 @@ from eo_listener.sinks.iceberg.write_methods import Append
 from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import is_wider, quoted
+from eo_listener.sinks.spark_columns import holds, quoted
 from eo_listener.sinks.spark_merge import EXACT
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, session
@@ -366,12 +366,12 @@ def _flaws_of(source: StructField, target: StructField, deletes: Column) -> Iter
     if not target.nullable:
         reason = f"column {source.name!r} is null, which the table does not allow"
         yield F.when(column.isNull() & ~deletes, F.lit(reason))
-    kind, wanted = source.dataType.simpleString(), target.dataType.simpleString()
-    both = isinstance(source.dataType, NumericType) and isinstance(target.dataType, NumericType)
-    if both and kind != wanted and not is_wider(wanted, kind):
-        fits = F.expr(f"try_cast({quoted(source.name)} AS {wanted})").isNotNull()
+    if not holds(target.dataType, source.dataType):  # a number: `check_columns` refuses the rest
+        name, kind = quoted(source.name), source.dataType.simpleString()
+        wanted = target.dataType.simpleString()
+        fits = F.expr(f"try_cast(try_cast({name} AS {wanted}) AS {kind}) <=> {name}")
         reason = f"column {source.name!r} holds a number that {wanted} cannot"
-        yield F.when(column.isNotNull() & ~fits & ~deletes, F.lit(reason))
+        yield F.when(~fits & ~deletes, F.lit(reason))
 
 
 def _origin(name: str, names: Sequence[str]) -> Column:

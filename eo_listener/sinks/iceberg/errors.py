@@ -201,7 +201,7 @@ def branch_damaged(label: str, branch: str) -> RetriableSinkError:
     """Return the error for a batch whose branch cannot be read."""
     return RetriableSinkError(
         f"{label}: branch {branch} of this batch has lost its manifest list",
-        cause="up to 1.10 Iceberg deletes it after a commit that succeeded but was not confirmed",
+        cause="Iceberg up to 1.10 deletes it after a commit that succeeded but was not confirmed",
         fix="Use Iceberg 1.11. This branch is not published, and the batch is retried",
     )
 

@@ -8,9 +8,9 @@ The batch's branch keeps the snapshot with the ledger when other snapshots expir
 snapshot between the ledger's snapshot and main's head breaks the chain. Then there are three cases:
 the sink published the branch's head; the sink published it and a rollback removed it; or the sink
 never published it. Older metadata of the table still has the parents of expired snapshots, and
-proves which case it is. If the older metadata was deleted too, sequence numbers help: they grow
-along a chain, so a branch head that is newer than the oldest snapshot known to be in main cannot be
-an ancestor of that snapshot. If the branch head is older, its files in main prove that it was
+proves which case it is. If the older metadata was deleted too, sequence numbers help, because they
+grow along a chain: a branch head that is newer than the oldest known snapshot of main cannot be an
+ancestor of that snapshot. If the branch head is older, its files in main prove that it was
 published; if main has none of its files, nobody can tell.
 
 A cherry-picked snapshot has the rows of another snapshot, but not its summary. So if main has a
@@ -175,7 +175,7 @@ class PublishedLedgers:
         The iterator ends at the first expired snapshot. Raises SinkError.
         """
         newer: Snapshot | None = None
-        several = False  # snapshots of the newer batch
+        several = False  # True if the newer batch has several snapshots
         for snapshot in self._chain(table, {}):
             if snapshot.ledger is not None and snapshot.ledger.query == query:
                 if newer is not None:

@@ -2,8 +2,8 @@
 
 Compaction, expiry and the removal of orphan files are procedures of Iceberg
 (https://iceberg.apache.org/docs/latest/spark-procedures/). This module decides which snapshots may
-expire: snapshots between the last batch of a query and the head of main prove that main has this
-batch, so the module keeps them, no matter how old they are.
+expire. It keeps the snapshots between the last batch of a query and the head of main, however old
+they are, because they prove that main has this batch.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Work:
         """Expire snapshots before `cutoff`, but keep those that prove a query's ledger."""
         with _failing(self._name):
             self._table.refresh()
-        branches = self._table.branches  # read first: the snapshots then have main's head
+        branches = self._table.branches  # read first, so that the snapshots have main's head
         snapshots = [
             SnapshotRow(snapshot_id, parent, datetime.fromtimestamp(at / 1000, timezone.utc))
             for snapshot_id, parent, at in self._rows(_SNAPSHOTS, "snapshots")
@@ -182,7 +182,7 @@ class _Work:
         """Remove orphan files that are older than `cutoff`."""
         statement = self._statement("remove_orphan_files", _before(cutoff))
         dry = self._statement("remove_orphan_files", [*_before(cutoff), "dry_run => true"])
-        orphans = len(self._sql(statement if self._execute else dry))  # both name the files
+        orphans = len(self._sql(statement if self._execute else dry))  # both return the files
         return MaintenanceStep(
             reason=f"{orphans} orphan files are older than {_utc(cutoff)}",
             statement=statement,

@@ -73,7 +73,7 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Writes and publishes the batch of one entry in one table, in one attempt.
+    """Writes and publishes the batch of one entry in one table.
 
     Use a new object for each attempt. `letters` is the place of the batch's dead letters, which is
     published with the ledger. Before `write` writes anything, it calls `settle` with the place of
@@ -191,7 +191,8 @@ class Publication:
     def _checked_ledger(self) -> Published:
         """Return the ledger, which must still have the heads that the entry expects.
 
-        Raises ForeignWriterError if it has other heads, and SinkError if the table was replaced.
+        Raises ForeignWriterError if the ledger has other heads, and SinkError if the table was
+        replaced.
         """
         entry = self.entry
         had_ledger = any(move.expected is not None for move in entry.moves.values())
@@ -319,7 +320,7 @@ class Publication:
     # The differences between a batch and a repair of the ledger.
 
     def _first_summary(self) -> Mapping[str, str] | None:
-        """Return the summary for the branch's first, empty snapshot, or None if it needs none.
+        """Return the summary of the branch's first, empty snapshot; None for no such snapshot.
 
         Without this snapshot, the sink could not detect that the branch was dropped and that
         Iceberg created it again from main. A branch that gets one append does not need it.

@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pyspark.sql.types import StructType
+
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
 from eo_listener.model.fault_points import fault_point
@@ -35,7 +37,7 @@ from eo_listener.sinks.iceberg.publication import Publication
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
 from eo_listener.sinks.kept_rows import unmarked_rows
-from eo_listener.sinks.spark_columns import check_upsert, subschema, types_of
+from eo_listener.sinks.spark_columns import check_columns, subschema
 from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
@@ -217,7 +219,7 @@ class IcebergSink:
             try:
                 applied = self._publication(table, writer, entry, letters).write()
             except OutcomeUnknownError:
-                raise  # the letters may be those of a batch that is published
+                raise  # the letters may belong to a published batch
             except Exception:
                 if letters is not None:
                     self._tables.drop(letters, frame.sparkSession)
@@ -273,10 +275,18 @@ class IcebergSink:
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
-        columns, schema = catalog.matched(
-            frame.sparkSession, self._name, rows, new_columns=self._new_columns
-        )
+        columns, schema = self._matched(rows)
         return flaws(rows, columns, schema, self._target)
+
+    def _matched(self, frame: DataFrame) -> tuple[tuple[str, ...], StructType]:
+        """Return the columns to write and the table's schema. Raises SettingsError."""
+        target = self._target
+        columns, schema = catalog.matched(
+            frame.sparkSession, self._name, frame, new_columns=self._new_columns
+        )
+        written, tested = subschema(frame.schema, columns), self._letters is not None
+        check_columns(target.keys, target.version_column, written, schema, tested=tested)
+        return columns, schema
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ledgers": None, "_tables": None, "_session": None}
@@ -299,7 +309,7 @@ class IcebergSink:
                 f"table {self._name.key} does not exist, and apply= does not define its columns",
                 fix=f"Create it: CREATE TABLE {self._name.sql} (...) USING iceberg",
             )
-        check_upsert(target.keys, target.version_column, frame.schema, {})
+        check_columns(target.keys, target.version_column, frame.schema, StructType())
         table = catalog.make(frame.sparkSession, self._name, frame, self._creation)
         check_wap(frame.sparkSession, table, self.label)
         return table
@@ -311,8 +321,7 @@ class IcebergSink:
         name, target = self._name, self._target
         if target.apply is not None:
             return UserSql.staged(name, table, frame, target=target, entry=entry)
-        spark = frame.sparkSession
-        columns, schema = catalog.matched(spark, name, frame, new_columns=self._new_columns)
+        columns, schema = self._matched(frame)
         if target.mode is Mode.APPEND:
             return nullcontext(Append(name, catalog.fitted(frame, columns, schema)))
         if table.has_property(_ANY_SCHEMA):
@@ -322,8 +331,6 @@ class IcebergSink:
                 fix=f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{_ANY_SCHEMA}'); "
                 "to add columns you do not need this property: use new_columns=True",
             )
-        written = subschema(frame.schema, columns)
-        check_upsert(target.keys, target.version_column, written, types_of(schema))
         return Upsert.staged(name, table, frame, columns=columns, target=target, label=self.label)
 
     def _has_files_of(self, snapshot: int) -> bool:

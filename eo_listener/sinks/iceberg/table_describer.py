@@ -73,7 +73,7 @@ def _describe_table(
 
 
 def _expiring(settings: TableSettings) -> list[str]:
-    """Return the sinks' branches that can expire, although sinks make branches that never do."""
+    """Return the sinks' branches that can now expire; sinks make branches that never expire."""
     return [
         name
         for name, age in settings.ages.items()

@@ -14,12 +14,12 @@ client can log in to.
   never leave the JVM. `jvm-shim/README.md` describes the tasks.
 - After a failed attempt to write a batch, the sink does not call `abort_transaction`:
   `init_transactions` of another producer ends the transaction. An abort would leave the epoch as it
-  is, so that a late request of a task, or a request that is still in the network, could begin a
-  transaction that nobody ends (brokers older than 3.6, or
+  is. Then a late request of a task, or a request that is still in the network, could begin a
+  transaction that nobody ends (with brokers older than 3.6, or with
   `transaction.partition.verification.enable=false`). Waiting for the transaction's time-out is no
   alternative: readers under `read_committed` would wait as well.
 - Before the commit, the sink compares the transaction's partitions with the partitions that were
-  written. This shows if a task has aborted the transaction, unless a request to add one of the
+  written. This shows whether a task has aborted the transaction, unless a request to add one of the
   partitions arrives twice, the second time after the abort. So no task may abort the transaction.
 - The ledger is a compacted topic on the same cluster; each read of the ledger goes up to the
   topic's current high watermark.

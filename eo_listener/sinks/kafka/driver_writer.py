@@ -1,8 +1,8 @@
 """Writes the rows of a batch through the driver, which fetches them in Arrow's format.
 
-The driver receives the rows of one task after the other. It never has a task split into smaller
-tasks, which would change the order of the rows: rows with the same key that were read from one
-partition are sent in the order in which they were read.
+The driver receives the rows task by task. It never splits a task into smaller tasks, because that
+would change the order of the rows. Rows with the same key that were read from one partition are
+sent in the order in which they were read.
 """
 
 from __future__ import annotations

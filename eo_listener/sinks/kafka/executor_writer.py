@@ -129,9 +129,9 @@ UNFENCED: Final = Request(
 def joining(frame: Any, properties: Mapping[str, str], request: Request) -> JavaTransactions:
     """Return the client through which the tasks of the session of `frame` join a transaction.
 
-    `properties` are those of a producer, under their Java names. Raises SettingsError if tasks of
-    this session cannot write. Does not check if kafka-clients can join: `missing_members` checks
-    that.
+    `properties` are the properties of a producer, under their Java names. Raises SettingsError if
+    tasks of this session cannot write. Does not check whether kafka-clients can join:
+    `missing_members` checks that.
     """
     if is_connect(frame):
         raise SettingsError(
@@ -156,7 +156,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
 def missing_members(transactions: JavaTransactions, request: Request) -> str | None:
     """Return what kafka-clients lacks for joining a transaction, or None if it has everything.
 
-    Raises SettingsError if the JVM has no shim, because a retry would not find it either.
+    Raises SettingsError if the JVM has no shim, because a retry would not help.
     """
     try:
         return transactions.missing()

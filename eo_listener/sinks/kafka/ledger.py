@@ -3,8 +3,8 @@
 Format 1. Each record has the heads of a fixed range of PER_RECORD partitions of one topic: 0 to
 499, 500 to 999, and so on. So no head moves to another record when a topic gets a partition. The
 heads of 10,000 partitions fill 20 records, each of which fits Kafka's default message size. All
-records of a sink and query are in one partition of the ledger's topic, that of their first record.
-So most open transactions of other queries do not block a read of these records.
+records of a sink and query are in one partition of the ledger's topic, the partition of their first
+record. So most open transactions of other queries do not block a read of these records.
 
 An unreadable record stops only the query to which it may belong.
 """
@@ -177,7 +177,7 @@ def newest(records: Iterable[BatchRecord]) -> BatchRecord | None:
     """Return the record with the highest batch number, preferably an applied one, or None.
 
     If several runs began a batch with this number, the returned record has the lowest of their
-    stored ends: nobody knows whose rows came first, and reading more of a log than necessary does
+    stored ends. Nobody knows whose rows came first, and reading more of a log than necessary does
     no harm.
     """
     in_order = sorted(records, key=lambda record: (record.number, record.size is not None))
@@ -311,7 +311,7 @@ class RepairRecord:
 def history_of(repairs: Iterable[RepairRecord]) -> list[AppliedBatch]:
     """Return the heads that repairs read and wrote, sorted by partition, then by offset.
 
-    A head that one repair wrote and the next repair read is in the list once.
+    A head that one repair wrote and the next repair read is in the list only once.
     """
     history: list[AppliedBatch] = []
     listed: set[tuple[TopicPartition, Head]] = set()

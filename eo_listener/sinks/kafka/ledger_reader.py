@@ -23,7 +23,7 @@ After its producer has the answer to the commit, a transaction stays open for so
 
 
 class KafkaLedgerReader:
-    """The `LedgerReader` of a topic; `properties` are librdkafka's, and may hold secrets.
+    """The `LedgerReader` of a topic; `properties`, for librdkafka, may hold secrets.
 
     `timeout` limits each request, in seconds.
     """
@@ -81,7 +81,7 @@ class KafkaLedgerReader:
     def read(self, concerns: Callable[[LedgerKey | None], bool]) -> LedgerRecords:
         """Read the committed records, at least of ledgers for which `concerns` returns True.
 
-        Raises as `ledgers` does.
+        Raises the errors of `ledgers`.
         """
         with self._rights("Read"):
             reading = self.topic.read(
@@ -141,7 +141,7 @@ class KafkaLedgerReader:
         return {name: topic.id for name, topic in topics.items()}
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Raise SettingsError, as a record in Kafka does not name the source offset of its row."""
+        """Raise SettingsError: a record in Kafka does not name the source offset of its row."""
         raise SettingsError(
             f"cannot count the rows of sink {sink} in {self.label}",
             cause=f"a record in Kafka has no columns {', '.join(columns)}",

@@ -1,9 +1,9 @@
 """Repairs the ledger in a topic, in one transaction with the transactional id of the ledger's sink.
 
 Taking over the id fences the sink, so nobody else can move that ledger until the commit. A rename
-does not fence a sink of the new name. But once their own records are acknowledged, that sink and
-the repair each count the records that were appended since they read the ledger, so that one of them
-finds the records of the other.
+does not fence a sink of the new name. Instead, that sink and the repair each count the records that
+were appended since they read the ledger, as soon as their own records are acknowledged. So one of
+them finds the records of the other.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ _Plan = Callable[[LedgerRecords, Repair], Iterable[RecordChange]]
 
 
 class KafkaLedgerRepair:
-    """The `LedgerRepair` of a topic; `properties` are librdkafka's, and may hold secrets.
+    """The `LedgerRepair` of a topic; `properties`, for librdkafka, may hold secrets.
 
     `java` asks coordinators about transactions; it is None if Java cannot be used, and `no_java` is
     then the reason. `timeout` limits each request, in seconds.
@@ -209,7 +209,7 @@ class KafkaLedgerRepair:
         return ",".join(sorted(named)) if self._topics(named) == named else table
 
     def users(self, key: LedgerKey) -> tuple[str, ...]:
-        """Return signs of a running sink: an open transaction, or a new producer with its id."""
+        """Return signs of a running sink: its open transaction, or a new producer with its id."""
         name = sink_transactional_id(*key)
         signs = [f"its ledger has an open transaction, {name!r}"] if key in self.reader.open else []
         if self._fenced is None:

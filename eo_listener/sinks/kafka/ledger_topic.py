@@ -52,7 +52,7 @@ class LedgerTopic:
         """Read the heads of `query`, up to the end of the log.
 
         If `fenced` is True, the caller has fenced all other producers of the query, or writes
-        without transactions, so no transaction of the query should be open. If it is False, a
+        without transactions, so no transaction of the query should be open. If `fenced` is False, a
         transaction of the query that stays open counts as not committed; if it is committed later,
         the comparison after the fencing detects that. Raises SinkLockedError if a transaction of
         another query stays open; with `fenced`, if any transaction stays open.

@@ -4,11 +4,11 @@ Format 1, which only a sink without transactions writes. The header `eo-identity
 
     {"v":1,"w":"4ad1…","n":17,"id":["flights",0,5]}
 
-`w` stands for the sink and the query, `n` is the number of the batch in their ledger, and `id` has
-the values of the identity's columns, in ASCII, with bytes as hex, decimals and dates as text. Tasks
-write the header with the shim's class IdentityText. This module makes the same text, to find
-existing rows that a batch no longer has. The CRC-32 of the values determines the partition of a row
-without a key.
+`w` stands for the sink and the query. `n` is the number of the batch in their ledger. `id` has the
+values of the identity's columns, in ASCII: bytes as hex, decimals and dates as text. Tasks write
+the header with the shim's class IdentityText. This module makes the same text, to find existing
+rows that a batch no longer has. The CRC-32 of the values determines the partition of a row without
+a key.
 """
 
 from __future__ import annotations

@@ -46,21 +46,21 @@ class _Connections(NamedTuple):
 class KafkaSink:
     """Writes batches to `topic`, each in one transaction with its ledger entry.
 
-    `options` are those of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows have the
-    columns of that sink: value, and optionally key, headers, partition and topic. A sink with
-    several topics needs the column topic, in which each row names one of them. `name` identifies
-    the ledger and the transaction; the default is the names of the topics. `group` is a consumer
-    group whose offsets the sink commits with each batch; the source must be on the same cluster.
-    `dead_letters` names a topic for rows that cannot be sent. `max_dead_letters` limits them in
-    each batch: an int is a number of rows, a float a share of the rows. The ledger is in the topic
-    `ledger_topic`, which the sink creates if it does not exist, unless `create` is False.
+    `options` are the options of Spark's Kafka sink (`kafka.bootstrap.servers`, `kafka.*`). Rows
+    have the columns of that sink: value, and optionally key, headers, partition and topic. A sink
+    with several topics needs the column topic, in which each row names one of them. `name`
+    identifies the ledger and the transaction; the default is the names of the topics. `group` is a
+    consumer group whose offsets the sink commits with each batch; the source must be on the same
+    cluster. `dead_letters` names a topic for rows that cannot be sent. `max_dead_letters` limits
+    them in each batch: an int is a number of rows, a float a share of the rows. The ledger is in
+    the topic `ledger_topic`, which the sink creates if it does not exist, unless `create` is False.
 
     `write_method="driver"`, the default, sends rows through the driver. With "executors", Spark's
     tasks send them through Spark's own kafka-clients: a Java `kafka.partitioner.class` can then
     choose partitions, but there are no dead letters. If these kafka-clients lack what "executors"
     needs, rows go through the driver, and the sink logs a warning. Timeouts are in seconds:
     `timeout` limits each request to Kafka, `transaction_timeout` a batch's transaction, during
-    which Spark computes and sends its rows. Raises SettingsError, also for a cluster that only
+    which Spark computes and sends the rows. Raises SettingsError, also for a cluster that only
     Java's client can log in to.
 
     With `transactions=False`, neither the cluster nor this user's permissions need to support
@@ -69,8 +69,8 @@ class KafkaSink:
     columns that identify a row, by default the source's topic, partition and offset. No two rows of
     a batch may have the same values in these columns. Each record carries these values in the
     header `eo-identity`, and the sink writes rows in the order of these columns. If topic or
-    partition is such a column, it does not choose a row's target. The identity of a row without a
-    key chooses its partition.
+    partition is such a column, it does not choose a row's target. A row without a key goes to a
+    partition that the row's identity determines.
 
     Limitations: without transactions, Kafka cannot fence a second writer, and readers see rows
     before the batch is complete. Rows are duplicated if a second driver of the query runs, if a

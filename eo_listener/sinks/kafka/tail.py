@@ -59,7 +59,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The records that were read: the places of the batch's rows, and findings about the others.
+    """The records that were read: the places of the batch's rows, and findings about the rest.
 
     `rows` has the partition and offset of each row, by the row's identity.
     """
@@ -69,7 +69,7 @@ class Tail:
 
 
 def judge_tail(records: Iterable[TailRecord], *, writer: str, batch: int) -> Tail:
-    """Split `records` into the rows of `writer` in its batch number `batch`, and all others.
+    """Split `records` into the rows that `writer` sent in batch number `batch`, and all others.
 
     Raises SettingsError if there are more than MAX_TAIL rows of the batch.
     """

@@ -78,7 +78,7 @@ class TransactionClient(Protocol):
         """Write the entry's heads, wait for the acknowledgement, and return their partitions."""
 
     def describe(self) -> DescribedTransaction | None:
-        """Return the coordinator's answer; None if other producers cannot join the transaction."""
+        """Return the coordinator's description of the transaction; None if nobody can join it."""
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -251,7 +251,7 @@ class RowWriter(Protocol):
         """Send every row; on return, Kafka has acknowledged each row or its dead letter."""
 
     def describe(self, begun: BegunTransaction, /) -> DescribedTransaction | None:
-        """Return the coordinator's answer about the transaction, or None if nobody joins it."""
+        """Return the coordinator's description of the transaction; None if no producer joins it."""
 
     def close(self) -> None:
         """Release the resources of the attempt. Call this once, even after an error."""
@@ -376,7 +376,7 @@ class BatchTransaction:
         return {TopicPartition(self.heads.name, partition)}
 
     def describe(self) -> DescribedTransaction | None:
-        """Check that no target topic has changed, and return the coordinator's answer."""
+        """Check that no target topic has changed, and return the coordinator's description."""
         begun = self._begun
         if begun is None:
             return None

@@ -313,7 +313,7 @@ def judge(client: UnfencedClient, ranges: Ranges, facts: UnfencedFacts, batch: i
 
 
 def refuse_unexpected(findings: Findings, entry: Entry, facts: UnfencedFacts, where: str) -> None:
-    """Raise TargetRecordsError for duplicate or lost rows; log all other `findings`.
+    """Raise TargetRecordsError for unexpected or lost rows; log records of other producers.
 
     The function reports all findings at once, since after the batch they may no longer be
     detectable.

@@ -73,7 +73,7 @@ def oid(link: Connection, schema: str | None, name: str) -> int | None:
 
 @contextmanager
 def making(link: Connection) -> Iterator[None]:
-    """Open a transaction in which the caller creates tables; other sessions wait for its end.
+    """Open a transaction in which to create tables; only one session at a time can have one.
 
     IF NOT EXISTS alone fails if two sessions create a table at the same time.
     """

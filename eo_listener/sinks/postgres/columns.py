@@ -131,7 +131,7 @@ class ColumnLayout:
         return statement.format(table, sql.SQL(", ").join(parts))
 
     def copy(self, table: sql.Identifier, *more: str) -> sql.Composed:
-        """Return the COPY statement for lines whose last values are those of the columns `more`."""
+        """Return the COPY statement for lines that end with values for the columns `more`."""
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')")
         return statement.format(table, listed((*self.names, *more)))
 

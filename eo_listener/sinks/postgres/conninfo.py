@@ -42,10 +42,10 @@ _LIVENESS: Final = {
 class ConnectionSettings:
     """The dsn of a database, a schema, and time-outs in seconds.
 
-    `dsn` is a connection string or URI, and secret, or a function that returns one. Each connection
-    calls the function again, since a token may have expired. `led_to` is the address in the first
-    dsn that the function returned. `lock_timeout` limits the wait for another session's lock,
-    `statement_timeout` the duration of one statement.
+    `dsn` is a connection string or URI, which is secret, or a function that returns one. Each
+    connection calls the function again, since a token may have expired. `led_to` is the address in
+    the first dsn that the function returned. `lock_timeout` limits the wait for another session's
+    lock, `statement_timeout` the duration of one statement.
     """
 
     dsn: Dsn = field(repr=False)

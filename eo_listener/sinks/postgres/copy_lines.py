@@ -95,7 +95,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
     """Return bytes in PostgreSQL's hexadecimal form, in which each byte has two digits."""
-    values = pa.concat_arrays([values.cast(pa.large_binary())])  # begins where its buffers begin
+    values = pa.concat_arrays([values.cast(pa.large_binary())])  # a copy without an offset
     validity, offsets, data = values.buffers()
     digits = binascii.hexlify(memoryview(data)) if data is not None else b""
     doubled = pc.multiply(pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets]), 2)

@@ -75,10 +75,10 @@ def prove(
 ) -> Proved:
     """Return the obstacles, if any, that keep the executors from writing.
 
-    The function checks four conditions: the executors have the modules; Spark can send them the
-    objects that they need; they can connect to the server, with as many connections as tasks run at
-    once; and the role may create a table. It runs one short job, which connects from each core. A
-    failure of the job is an obstacle too. Raises psycopg.Error if `link` is lost.
+    The function checks that the executors have the modules, that Spark can send them the objects
+    that they need, that they can connect to the server with as many connections as tasks run at
+    once, and that the role may create a table. It runs one short job, which connects from each
+    core. A failure of the job is an obstacle too. Raises psycopg.Error if `link` is lost.
     """
     tasks = session.sparkContext.defaultParallelism
     wanted = tasks if choice.connections is None else min(tasks, choice.connections)

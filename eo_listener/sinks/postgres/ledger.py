@@ -219,8 +219,8 @@ class Ledger:
 
         A driver that was replaced therefore fails before it writes much. All code takes locks in
         one order: heads by topic and partition, then rows, then (at the end) new heads. This method
-        does not lock the heads of partitions that the entry does not move: there may be any number
-        of them, from topics that the query no longer reads.
+        does not lock the heads of partitions that the entry does not move: topics that the query no
+        longer reads may have left any number of such heads.
         """
         arrays = _columns(6, ((*tp, *_was(move.expected)) for tp, move in entry.moves.items()))
         return run(link, self._statement(_HOLD, *arrays, self.key, entry.query))
@@ -275,7 +275,7 @@ class Ledger:
         return self._statement(_MOVE, *writer, *_columns(9, existing), self.key, entry.query)
 
     def _write_down(self, entry: Entry, rows: int, now: datetime) -> Statement:
-        """Return the INSERT into the history of each move that has a `verdict`."""
+        """Return the INSERT of a history row for each move that has a `verdict`."""
         ranges = (
             (*_place(tp, move), move.source, word, *(move.gap or (None, None)))
             for tp, move in entry.moves.items()

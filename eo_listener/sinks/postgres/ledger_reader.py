@@ -72,7 +72,7 @@ def row_origins(
 class PostgresLedgerReader:
     """The `LedgerReader` of a PostgreSQL database. It connects when it is first used.
 
-    `dsn` is a connection string or URI, and secret. If no `schema` is given, it reads the ledger in
+    `dsn`, a connection string or URI, is secret. If no `schema` is given, it reads the ledger in
     the first schema of the search_path that has a ledger, or else in the only schema that has one.
     """
 

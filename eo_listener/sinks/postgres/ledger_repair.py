@@ -44,7 +44,7 @@ WHERE c.oid = to_regclass(%s)
 
 
 class PostgresLedgerRepair:
-    """The `LedgerRepair` of a PostgreSQL schema. `dsn` is a connection string or URI, and secret.
+    """The `LedgerRepair` of a PostgreSQL schema. `dsn`, a connection string or URI, is secret.
 
     `users` finds sinks by their connections in pg_stat_activity; without the role
     pg_read_all_stats, it sees only connections of its own role. The tasks of a sink with
@@ -61,7 +61,7 @@ class PostgresLedgerRepair:
     def key_of(self, table: str) -> str:
         """Return the key of a sink that writes to `table`, which must be in the ledger's schema."""
         qualified = self._find(table)
-        if qualified is None:  # only a name, as apply= may have
+        if qualified is None:  # the key is only a name, as with apply=
             return table if "." in table else sink_key(self._schema, table)
         schema = qualified[0]
         if schema != self._schema:

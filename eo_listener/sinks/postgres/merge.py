@@ -222,8 +222,8 @@ class Merge:
         Raises SettingsError if a row is neither older nor newer than the table's row of its key,
         and SinkError if the table did not accept a row. It is not an error if the table already has
         a row of that key that is not older: a trigger may skip the update
-        (suppress_redundant_updates_trigger). The values of the table's row may differ from the
-        batch's, since a trigger may change values too.
+        (suppress_redundant_updates_trigger). The values of the table's row may differ from those of
+        the batch's row, since a trigger may change values too.
         """
         if not self._upserts or set(self.layout.written) <= set(self.target.keys):
             return

@@ -41,7 +41,7 @@ _CONNECT = "this is a Spark Connect DataFrame, whose executors cannot be checked
 class ChosenMethod(NamedTuple):
     """A write method, and the `ranges` of the tasks if the method needs them.
 
-    TASKS needs them, and so does any method for the rest of a batch that is partly written.
+    TASKS needs the ranges, and so does any method that writes the rest of a partly written batch.
     """
 
     method: WriteMethod
@@ -144,7 +144,7 @@ class MethodChoice:
         self._failed += 1
 
     def _ranges(self, frame: Any, plan: PlannedBatch, label: str, *, rest: bool) -> Ranges | None:
-        """Return the offsets of each task, or None if one reads no or several planned partitions.
+        """Return the offsets of each task, or None unless each task reads one planned partition.
 
         With `rest`, some partitions of the batch are already written: then the method raises
         SettingsError instead of returning None.

@@ -67,21 +67,21 @@ class PostgresSink:
     """Writes batches into PostgreSQL, each in the transaction that moves its ledger.
 
     `dsn` is a connection string or URI, or a function that returns one, which the sink calls for
-    each connection. `table` and the ledger are in `schema` (None: the schema in which the
-    search_path finds the table, otherwise the first of the search_path); the sink creates them if
-    they do not exist, unless `create` is False. `mode`: "append", or "upsert" with `keys`, which
-    keeps the newest row of each key, by `version_column` if you name one, otherwise by offset.
-    `apply`: your own SQL statements, or a function of (connection, entry), which run in the
-    transaction; the batch's rows are in the table eo_batch, and `table` is then only the sink's
-    name in the ledger. `dead_letters` names a table for rows that cannot be written.
-    `max_dead_letters` limits them in each transaction: an int is a number of rows, a float a share
-    of the rows.
+    each connection. `table` and the ledger are in `schema`. If it is None, they are in the schema
+    in which the search_path finds the table, or else in the first schema of the search_path. The
+    sink creates table and ledger if they do not exist, unless `create` is False. `mode`: "append",
+    or "upsert" with `keys`, which keeps the newest row of each key, by `version_column` if you name
+    one, otherwise by offset. `apply`: your own SQL statements, or a function of (connection,
+    entry), which run in the transaction; the batch's rows are in the table eo_batch, and `table` is
+    then only the sink's name in the ledger. `dead_letters` names a table for rows that cannot be
+    written. `max_dead_letters` limits them in each transaction: an int is a number of rows, a float
+    a share of the rows.
 
     `atomicity`: with "batch", a batch is one transaction; with "partition", each of its Kafka
     partitions may be a transaction of its own, in the task that reads it. `write_method`: with
-    "driver", rows go through the driver, in tasks of `task_rows` planned rows; with "staging", the
+    "driver", rows go through the driver, in tasks of `task_rows` planned rows. With "staging", the
     executors first write them into a staging table (with `logged_staging`, this table survives a
-    crash of the server); with "auto", the executors write batches of at least `executor_rows`
+    crash of the server). With "auto", the executors write batches of at least `executor_rows`
     planned rows (default: 5,000,000 through a staging table, or 200,000 by partition), if a check
     at the start found that they can. The executors open at most `max_connections` connections at a
     time. Time-outs are in seconds. Raises SettingsError.
@@ -192,7 +192,7 @@ class PostgresSink:
     def apply(self, frame: DataFrame, entry: Entry, plan: PlannedBatch) -> Applied:
         """Write the rows of `frame`, and the ledger entry `entry`, in one transaction or several.
 
-        There are several only with `atomicity="partition"`: one for each partition.
+        With `atomicity="partition"`, each partition may have its own transaction.
         """
         try:
             return self._write_or_fall_back(self._writer(entry.query), frame, entry, plan)
@@ -380,7 +380,7 @@ class KeptConnection:
             self._unknown_commit = link.identity if link.closed else None
 
     def resolve_unknown_commit(self, link: Connection, label: str) -> None:
-        """Wait until the backend whose COMMIT got no answer ends; end it after `lock_timeout`."""
+        """Wait for the end of a backend whose COMMIT got no answer; end it after `lock_timeout`."""
         begun, timeout = monotonic(), self.access.lock_timeout
         while self._unknown_commit is not None:
             row = link.execute(_STILL_THERE, self._unknown_commit).fetchone()

@@ -250,8 +250,7 @@ class Staging:
 
     def _drop(self, link: Connection, names: Sequence[str], schema: str | None = None) -> None:
         """Drop staging tables; if a stopped task still locks a table, a later batch drops it."""
-        # In milliseconds: less than the time after which the lock watch looks for the holder of a
-        # lock.
+        # In milliseconds. The lock watch looks for the holder of a lock only after a longer wait.
         wait = max(1, int(min(1.0, link.stall_timeout) * 500))
         for name in names:
             try:

@@ -204,7 +204,7 @@ class TransactionWriter:
     def transaction(self, link: Connection, entry: Entry) -> Iterator[WriteCounts]:
         """Do everything from BEGIN to COMMIT except the rows, which the caller writes in the block.
 
-        After any error but OutcomeUnknownError, nothing was written.
+        After any error except OutcomeUnknownError, nothing was written.
         """
         counts = WriteCounts(dead_letters=self.dead_letters(link, entry))
         try:
@@ -289,7 +289,7 @@ class TransactionWriter:
 def begin(
     link: Connection, access: ConnectionSettings, first: Callable[[], Cursor] | None = None
 ) -> Cursor | None:
-    """Begin a transaction, and set our time limits instead of the role's, in one round trip.
+    """Begin a transaction, and set our time limits, not the role's limits, in one round trip.
 
     If `first` is given, the function calls it to run a first statement in the transaction, and
     returns the answer to that statement.

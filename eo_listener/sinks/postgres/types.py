@@ -76,6 +76,12 @@ _WORD: Final = "cast({0} AS string)"
 _SINCE: Final = "make_dt_interval(0, 0, 0, 0.000001) * unix_micros({0})"
 _UTC: Final = f"cast(timestamp_ntz'1970-01-01' + {_SINCE} AS string)"
 _STAMP: Final = f"concat({_UTC}, '+00')"
+_NO_UTF8: Final = "cast(X'ff' AS string)"  # a text that RowFilter refuses
+_ITEMS: Final = {
+    "elementType": "{}",
+    "keyType": "map_keys({})",
+    "valueType": "map_values({})",
+}
 _COLUMN_TEXTS: Final = {
     Encoding.WORD: _WORD,
     Encoding.STAMP: _STAMP,
@@ -263,6 +269,11 @@ def as_text(frame: DataFrame, formats: Sequence[tuple[str, ColumnFormat]]) -> Da
     }
     if not texts:
         return frame
+    documents = {name for name, made in formats if made.encoding is Encoding.JSON}
+    for field in frame.schema.jsonValue()["fields"] if documents else ():
+        column = at[field["name"]]
+        if field["name"] in documents and (broken := _broken(column, field["type"])):
+            texts[column] = f"CASE WHEN {broken} THEN {_NO_UTF8} ELSE {texts[column]} END"
     # By position, so that Spark never parses a column's name.
     plain = frame.toDF(*at.values())
     texts_only = plain.selectExpr(
@@ -277,6 +288,27 @@ def _text(value: str, column_format: ColumnFormat) -> str | None:
         return f"concat('{{', array_join({items}, ',', 'NULL'), '}}')"
     text = _COLUMN_TEXTS.get(column_format.encoding)
     return None if text is None else text.format(value)
+
+
+def _broken(value: str, kind: Any, depth: int = 0) -> str | None:
+    """Return SQL that is true if a text inside `value` is not UTF-8; None if it has no texts.
+
+    Spark's to_json would replace such bytes without an error, and two keys of a map could become
+    the same.
+    """
+    if not isinstance(kind, dict):
+        if kind == "void" or not _STRING.fullmatch(str(kind)):
+            return None
+        # In every version of Spark, format_string replaces such bytes too.
+        return f"cast({value} AS binary) <> cast(format_string('%s', {value}) AS binary)"
+    conditions, item = [], f"x{depth}"
+    for part, items in _ITEMS.items():
+        if part in kind and (broken := _broken(item, kind[part], depth + 1)):
+            conditions.append(f"exists({items.format(value)}, {item} -> {broken})")
+    for field in kind.get("fields", ()):
+        name = field["name"].replace("`", "``")
+        conditions.append(_broken(f"{value}.`{name}`", field["type"], depth) or "")
+    return " OR ".join(f"({broken})" for broken in conditions if broken) or None
 
 
 def _item(encoding: Encoding) -> str:

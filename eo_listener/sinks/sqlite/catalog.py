@@ -43,7 +43,7 @@ class Table:
 def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Schema) -> Table:
     """Find the target in the database, or create it, within the open transaction.
 
-    Raises SettingsError if rows with this schema can never fit.
+    Raises SettingsError if rows with this schema can never fit the target.
     """
     if target.apply is not None:
         row_filter = RowFilter.for_target(schema.names, None)

@@ -195,7 +195,7 @@ def explain_commit(
 
     SQLite notices a full disk before it has written the last page of the transaction, and a lock
     before it has written the first page. Any other failure may have come later, during the sync.
-    Then SQLite's recovery decides if the batch was written.
+    Then SQLite's recovery decides whether the batch was written.
     """
     if rolled_back and isinstance(error, sqlite3.IntegrityError):
         return SinkError(

@@ -63,7 +63,7 @@ class Upsert:
         existing: Mapping[str, str],
         collations: Sequence[str],
     ) -> Upsert:
-        """Return the upsert of `columns` into `table`; `existing` has its columns with their types.
+        """Return the upsert of `columns` into `table`, whose columns and types are `existing`.
 
         Raises SettingsError if the table would order versions differently from Spark.
         """
@@ -182,9 +182,9 @@ class Upsert:
 class RowWrites:
     """Base of the classes that write rows: runs a statement for each row, and counts rows written.
 
-    Each statement acts as its own savepoint: if SQLite refuses it, it changes nothing, and the
-    statements before it stay in effect. So the rows go in as one stream, which continues after a
-    refused row.
+    Each statement acts as its own savepoint: a statement that SQLite refuses changes nothing, and
+    the statements before it stay in effect. So the rows go in as one stream, which continues after
+    a refused row.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -222,7 +222,7 @@ class Merge(RowWrites):
     def __init__(self, connection: sqlite3.Connection, upsert: Upsert) -> None:
         super().__init__(connection)
         self._upsert = upsert
-        self._has_row = False  # the current key has its row
+        self._has_row = False  # True if the current key has its row
         self._row: Sequence[Any] = ()
         self._offered = 0
 

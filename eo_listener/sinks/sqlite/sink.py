@@ -101,12 +101,12 @@ class SqliteSink:
 
     `mode`: "append", or "upsert" with `keys`, which keeps the newest row of each key, by
     `version_column` if you name one, otherwise by offset. `apply`: your own SQL statements, one in
-    each string, or a function of (connection, entry), which run in the same transaction; they find
-    the batch's rows in the temporary table `eo_batch`, and the sink itself does not write to
-    `table`. `dead_letters` names a table for rows that cannot be written. `max_dead_letters` limits
-    them in each batch: an int is a number of rows, a float a share of the rows. `busy_timeout` is
-    in seconds. With `foreign_keys`, the default, SQLite enforces foreign keys, which it does not do
-    on its own. With `create=False`, the sink creates neither file nor tables.
+    each string, or a function of (connection, entry). They run in the same transaction, and find
+    the batch's rows in the temporary table `eo_batch`; the sink itself does not write to `table`.
+    `dead_letters` names a table for rows that cannot be written. `max_dead_letters` limits them in
+    each batch: an int is a number of rows, a float a share of the rows. `busy_timeout` is in
+    seconds. With `foreign_keys`, the default, SQLite enforces foreign keys, which it does not do on
+    its own. With `create=False`, the sink creates neither file nor tables.
 
     Raises SettingsError for invalid arguments.
     """

@@ -1,7 +1,8 @@
 """Maps Arrow's columns to SQLite: the types to declare, and the values to bind.
 
 SQLite has integers, floats, texts and blobs. Decimals become texts, which lose no digit; dates and
-timestamps become ISO 8601 texts, in UTC if Spark knows the zone; arrays, structs and maps JSON.
+timestamps become ISO 8601 texts, in UTC if Spark knows the zone; arrays, structs and maps become
+JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def affinity(declaration: str) -> str:
 
 
 def keeps(declaration: str, kind: pa.DataType) -> bool:
-    """Return True if a column with this declared type keeps the result of `values` for `kind`.
+    """Return True if a column with this declared type keeps what `values` returns for `kind`.
 
     Dates, timestamps and JSON of nested types stay texts in any column, since none of them looks
     like a number.

@@ -8,7 +8,7 @@ remote storage share one code path.
   asynchronous progress tracking skips some numbers, Spark purges old files, and a crash leaves
   `offsets/N+1` behind.
 - Only files whose names are integers count, so temporary files do not count. The package reports an
-  empty, truncated, oversized or hostile file by its name, and never reads it as an offset.
+  empty, truncated, oversized or hostile file by its name, and takes no offset from it.
 - On local file systems the package also checks Hadoop's `.crc` files, which reveal a changed digit.
   On a storage without these files nothing reveals a changed digit.
 """

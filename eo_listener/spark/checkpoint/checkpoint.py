@@ -96,7 +96,7 @@ class Checkpoint:
         )
 
     def plan_id(self, batch: int) -> str:
-        """Return a digest of a batch's plan; another plan of the same batch has another digest."""
+        """Return a digest of a batch's plan, which differs for another plan of the same batch."""
         return self._parse(f"offsets/{batch}", lambda content: log_files.plan_id(_text(content)))
 
     def committed(self) -> Durable:
@@ -104,7 +104,7 @@ class Checkpoint:
 
         The method stops after 30 batches that cannot be read: older batches are of no use. Gaps are
         normal: Spark deletes old batches, and asynchronous progress tracking never writes some
-        batches. A last planned batch that is not committed is normal too.
+        batches. It is also normal that the last planned batch is not committed.
         """
         done = self._numbers("commits")
         planned = self._numbers("offsets") if done else ()
@@ -128,7 +128,8 @@ class Checkpoint:
         """Return the offsets at which a Kafka source began, or None if the checkpoint lacks them.
 
         `source` is the index of the source among the distinct sources, as in a progress event. The
-        checkpoint lacks these offsets for continuous processing, and for sources other than Kafka.
+        checkpoint lacks these offsets under continuous processing, and for sources other than
+        Kafka.
         """
         try:
             return self._parse(f"sources/{source}/0", log_files.parse_initial_offsets)
@@ -150,7 +151,7 @@ class Checkpoint:
         return tuple(sorted(int(name) for name in names if _BATCH.fullmatch(name)))
 
     def _check_sources(self, offsets: BatchOffsets, planned: tuple[int, ...]) -> None:
-        """Raise CheckpointError if a batch lacks sources, because its file was cut after a line.
+        """Raise CheckpointError if a batch lacks sources: then its file was cut off after a line.
 
         The number of a query's sources never changes, unless the sources have names (Spark 4.2,
         version 2).

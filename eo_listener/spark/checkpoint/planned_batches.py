@@ -212,7 +212,7 @@ def distinct_sources(
 def _distinct(
     lines: tuple[SourceOffsets, ...], before: Mapping[str, Offsets]
 ) -> tuple[SourceOffsets, ...]:
-    """Return one line for each stream; `lines` has one for each use of a stream in the plan."""
+    """Return one line for each stream; `lines` has a line for each use of a stream in the plan."""
     distinct: dict[object, SourceOffsets] = {}
     for line in lines:
         stream = line.id if line.text is None else (line.text, before.get(line.id))

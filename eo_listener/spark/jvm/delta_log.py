@@ -74,7 +74,7 @@ def application(session: SparkSession) -> str:
 
 
 def log_stores(session: SparkSession) -> dict[str, str]:
-    """Return the application's LogStores, by the setting that names them. Raises JvmError."""
+    """Return the application's LogStores, each by the setting that names it. Raises JvmError."""
     with asking("read its settings"):
         settings = session.sparkContext.getConf().getAll()  # Delta ignores a session's settings
         return {
@@ -176,7 +176,7 @@ def properties_of(session: SparkSession, location: str) -> tuple[str, Mapping[st
 
 
 def transactions(session: SparkSession, location: str, prefix: str) -> dict[str, int]:
-    """Return the `txnVersion` of each `txnAppId` in the table that begins with `prefix`.
+    """Return the table's `txnVersion` for each `txnAppId` that begins with `prefix`.
 
     Delta must build the table's state for this, which takes seconds for a large table. Raises
     JvmError.
@@ -268,7 +268,7 @@ def _snapshot(session: SparkSession, location: str, *, fresh: bool) -> Any:
 
 
 def _class(session: SparkSession, name: str) -> Any:
-    """Return a Java class in one round trip; `jvm.org.apache...` needs one for each package."""
+    """Return a Java class in one round trip; `jvm.org...` needs a round trip for each package."""
     return class_of(_jvm(session), name)
 
 

@@ -57,7 +57,7 @@ class LiveQueries:
             self._queries.popitem(last=False)
 
     def close(self) -> None:
-        """Release all queries, and hold no more, even if the listener still gets events."""
+        """Release all queries, and hold no new queries, even if the listener still gets events."""
         self._closed = True
         self._queries.clear()
 

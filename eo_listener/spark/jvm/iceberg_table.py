@@ -42,10 +42,10 @@ class MainMovedError(Exception):
 
 
 def session(catalog: str, default: Any = None) -> Any:
-    """Return a session that has the catalog: this thread's, pyspark's, `default`, or the first.
+    """Return the first session of `candidate_sessions` that has the catalog.
 
-    If no session has the catalog, the function returns the first of these sessions. Raises JvmError
-    if no session exists.
+    If no session has the catalog, the function returns the first session. Raises JvmError if no
+    session exists.
     """
     sessions = candidate_sessions(default)
     with asking("find a session"):
@@ -157,7 +157,7 @@ class IcebergTable:
 
     @property
     def uuid(self) -> str:
-        """The id of this table; a new table with the same name has another id."""
+        """The id of this table; a new table with the same name has a different id."""
         with java_errors():
             return str(self._metadata.uuid())
 
@@ -239,7 +239,7 @@ class IcebergTable:
 
         `at` is the snapshot at which main must be, or None if there must be no main. With
         `summary`, the method adds an empty snapshot with this summary to the branch. Raises
-        MainMovedError if main is elsewhere.
+        MainMovedError if main is at a different snapshot.
         """
         with java_errors():
             transaction = self._begin(at)

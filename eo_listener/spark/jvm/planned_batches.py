@@ -263,7 +263,7 @@ def _find_query(session: Any, jvm: Any) -> RunningQuery:
 def _candidates(active: Any, session: Any, jvm: Any) -> Iterator[Any]:
     """Yield the running queries. If the thread names a query, that query comes first.
 
-    A thread names a query if pyspark pins Python's threads to Java's.
+    A thread names its query, in a local property, if pyspark pins Python's threads to Java's.
     """
     named = session.sparkContext().getLocalProperty(_QUERY_ID)
     if named is not None:

@@ -35,7 +35,7 @@ _NO_SECRETS: Final = ("true", "false", "none", "null")
 class JavaThrownError(Exception):
     """A Java exception with its stack trace as Java prints it, without secrets.
 
-    `java_exception` is the exception itself.
+    `java_exception` is the Java exception itself.
     """
 
     def __init__(self, text: str, java_exception: Any) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningQuery:
-    """One run of a query. It answers even after the run's end, because it holds Spark's object."""
+    """One run of a query. It can be read even after its end, because it holds Spark's object."""
 
     query_id: str
     run_id: str

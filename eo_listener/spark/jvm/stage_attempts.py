@@ -42,7 +42,7 @@ _SHUFFLED: Final = re.compile(r"\+-\(\d+\)")
 def has_shuffle(frame: Any) -> bool:
     """Return True if Spark shuffles rows to compute `frame`. Raises the errors of py4j.
 
-    A shuffle for a broadcast does not count: every task gets the same rows of that side of a join.
+    A shuffle for a broadcast does not count: every task gets all rows of that side of a join.
     """
     execution = frame._jdf.queryExecution()  # noqa: SLF001  # pyspark does not show it
     broadcast: int | None = None  # the column of the last broadcast's name
@@ -115,7 +115,7 @@ class RunStages:
             return _has_repeated(context.statusStore(), jobs, self._written)
 
     def skip_jobs(self, session: SparkSession) -> None:
-        """Do not count the jobs so far: a sink ran them over rows that were already computed."""
+        """Ignore the jobs so far, which a sink ran over rows that were already computed."""
         with asking(_TASK):
             self._since = int(_context(session).dagScheduler().numTotalJobs())
 
@@ -201,7 +201,7 @@ def _stage(store: Any, number: int) -> Any:
 
 def _unknown(cause: str, setting: str) -> RetriableSinkError:
     return RetriableSinkError(
-        "Spark does not report if it has computed a part of the batch twice",
+        "Spark does not report whether it has computed a part of the batch twice",
         cause=cause,
         fix=f"Raise {setting}",
     )

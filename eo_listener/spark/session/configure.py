@@ -50,8 +50,8 @@ def configure(
 ) -> SparkSession.Builder:
     """Add the shim and this Spark's Kafka connector to `builder`, and return it.
 
-    Call this function last, just before `getOrCreate`, in a program that python starts. It
-    registers no listener.
+    Call this function last, just before `getOrCreate`, in a program that `python` starts, not
+    spark-submit. The function registers no listener.
 
     - `connector=False` leaves out the connector, `shim=False` the shim.
     - `delta=True` adds the release of Delta Lake that fits this Spark, with its extension and
@@ -177,7 +177,7 @@ def _add_package(settings: Settings, coordinates: str) -> None:
     chosen = settings.get(IVY_SETTINGS) or settings.get(REPOSITORIES)
     if chosen or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
         return
-    # Our settings look in every place in which Spark looks, except one old public repository.
+    # Our Ivy settings look in every place in which Spark looks, except one old public repository.
     # Without a ~/.m2 they have no advantage, and the user's own packages may come from that
     # repository.
     if not own_packages or Path("~/.m2/repository").expanduser().exists():

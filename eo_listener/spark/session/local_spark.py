@@ -55,9 +55,9 @@ _WAREHOUSE: Final = "spark.sql.warehouse.dir"  # else Spark makes a folder where
 class LocalSpark:
     """Starts one Spark session, at the first use, for tables of Delta Lake, of Iceberg, or both.
 
-    It adds missing jars and settings as `configure` does, and starts no query. `settings` override
-    the settings of this class, which override spark-defaults.conf. The object calls `announce`
-    before it starts Spark, because the start takes a long time.
+    The class adds missing jars and settings as `configure` does, and starts no query. `settings`
+    override the settings of this class, which override spark-defaults.conf. The object calls
+    `announce` before it starts Spark, because the start takes a long time.
     """
 
     def __init__(
@@ -132,7 +132,8 @@ class LocalSpark:
 def _is_no_interruption(record: logging.LogRecord) -> bool:
     """Return False for py4j's log record about a call that Ctrl-C interrupted.
 
-    That record has a traceback. If a call fails for any other reason, py4j also raises an error.
+    A log line for that record would show a traceback. If a call fails for any other reason, py4j
+    also raises an error, so the record is not needed.
     """
     text = str(record.msg)
     return not text.startswith(("KeyboardInterrupt while sending", "Exception while sending"))

@@ -224,22 +224,25 @@ def test_a_batch_reads_its_own_commit_only(table: Table, monkeypatch: pytest.Mon
 
 def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
     """By type, without a secret of the session in the error; by name, unless columns are wanted."""
-    sink = table.sink()
-    first = table.batch(sink, {}, table.rows(f"1 {HIDDEN}"))
+    sink, row = table.sink(), f"1 id, 0 k, named_struct('n', 1L) {HIDDEN}"
+    first = table.batch(sink, {}, table.rows(row))
+    for arguments in ({}, {"mode": "upsert", "keys": "k"}):
+        with pytest.raises(SettingsError, match="'id' is double in the rows and int in the table"):
+            table.batch(table.sink(**arguments), heads_of(first), table.rows("1.7D id, 0 k"))
     table.spark.conf.set("spark.sql.catalog.lake.jdbc.password", HIDDEN)
     try:
         with pytest.raises(SettingsError) as refused:
-            table.batch(sink, heads_of(first), table.rows(f"array(1) {HIDDEN}"))
+            table.batch(sink, heads_of(first), table.rows(row.replace("1L", "1")))
     finally:
         table.spark.conf.unset("spark.sql.catalog.lake.jdbc.password")
     whole = "".join(traceback.format_exception(refused.value))
     assert "'***'" in whole
     assert HIDDEN not in whole
-    wider = table.rows(f"2 {HIDDEN}, 7 delay")
+    wider = table.rows("2 id, 7 delay")
     with pytest.raises(SettingsError, match=r"'delay'[\s\S]*new_columns=True"):
         table.batch(sink, heads_of(first), wider)
     second = table.batch(table.sink(new_columns=True), heads_of(first), wider)
-    assert table.read(HIDDEN, "delay") == [(1, None), (2, 7)]
+    assert table.read("id", "delay") == [(1, None), (2, 7)]
     assert dict(sink.applied(QUERY)) == heads_of(second)
 
 

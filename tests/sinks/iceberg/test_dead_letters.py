@@ -94,21 +94,25 @@ class TestAppended(IcebergTarget, RefusedRowsChapter):
 
 
 def test_what_a_table_does_not_take(lake: Lake) -> None:
-    """A null that it requires, a number that does not fit: each with the column. Others go in."""
+    """A null that it requires, a number that would change: each with the column. Others go in."""
     lake.spark.sql(
         f"CREATE TABLE {lake.table('t')} (offset bigint, a int NOT NULL, b decimal(4,1), c float) "
         "USING iceberg"
     )
     frame = lake.spark.sql(
-        "SELECT 'flights' topic, 0 partition, offset, a, b, 1d c FROM VALUES (0L, 1L, 1.25BD), "
-        "(1L, null, 1BD), (2L, 3000000000L, 1BD), (3L, 4L, 99999.9BD), (4L, 5L, null) "
-        "AS v(offset, a, b)"
+        "SELECT 'flights' topic, 0 partition, offset, a, b, c FROM VALUES "
+        "(0L, 1L, 1.50BD, 0.5D), (1L, null, 1BD, 1D), (2L, 3000000000L, 1BD, 1D), "
+        "(3L, 4L, 99999.9BD, 1D), (4L, 5L, null, double('NaN')), (5L, 6L, 1.25BD, 1D), "
+        "(6L, 7L, 1BD, 0.1D) AS v(offset, a, b, c)"
     )
-    applied = write(lake, frame, entry(lake, 0), max_dead_letters=3)
-    assert (applied.rows, applied.dead_letters) == (2, 3)
+    with pytest.raises(SettingsError, match="'a' is bigint in the rows and int"):
+        write(lake, frame, entry(lake, 0), dead_letters=None)
+    applied = write(lake, frame, entry(lake, 0), max_dead_letters=5)
+    assert (applied.rows, applied.dead_letters) == (2, 5)
     found = lake.other().table(lake.table("t")).sort("offset").collect()
-    assert [(row.offset, row.a, str(row.b)) for row in found] == [(0, 1, "1.3"), (4, 5, "None")]
-    words = {1: ("'a'", " null"), 2: ("'a'", " int "), 3: ("'b'", " decimal(4,1) ")}
+    assert [(row.offset, row.a, str(row.b)) for row in found] == [(0, 1, "1.5"), (4, 5, "None")]
+    words = {1: ("'a'", " null"), 2: ("'a'", " int "), 6: ("'c'", " float ")}
+    words |= dict.fromkeys((3, 5), ("'b'", " decimal(4,1) "))
     letters = dict(dead(lake))
     assert letters.keys() == words.keys()
     assert all(word in letters[offset] for offset in words for word in words[offset])

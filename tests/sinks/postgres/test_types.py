@@ -116,6 +116,30 @@ def test_columns_that_are_there_decide(spark: SparkSession, db: Database) -> Non
     assert row == (key, 2**40, utc, "d", ["x"], {"a": 1}, date(2024, 2, 29), ["7"])
 
 
+def test_a_text_inside_a_document_that_is_not_utf8(spark: SparkSession, db: Database) -> None:
+    """At any depth, as a key too, the row is refused by its column: nothing is replaced in it."""
+
+    def text(at: int, else_: str) -> str:
+        return f"if(id = {at}, cast(X'61ff' AS string), {else_})"
+
+    replaced = "cast(X'efbfbd' AS string)"
+    nested = f"array(map({text(2, 'string(id)')}, array({text(3, 'null')}, {text(4, 'null')})))"
+    frame = spark.range(6).selectExpr(
+        *("'flights' AS topic", "0 AS partition", "id AS offset"),
+        f"named_struct('a`{{b', {text(1, replaced)}, 'c', {nested}, 'n', null) AS doc",
+        "array(named_struct('at', id)) AS plain",
+    )
+    assert write(db.sink("docs", dead_letters="bad"), frame).dead_letters == 4
+    assert db.ask('SELECT "offset", reason FROM bad ORDER BY 1') == [
+        (offset, "the text in column 'doc' is not UTF-8") for offset in (1, 2, 3, 4)
+    ]
+    docs = [
+        ({"a`{b": "\ufffd", "c": [{str(at): [None, None]}], "n": None}, [{"at": at}])
+        for at in (0, 5)
+    ]
+    assert db.ask('SELECT doc, plain FROM docs ORDER BY "offset"') == docs
+
+
 @contextmanager
 def zone(spark: SparkSession, name: str) -> Iterator[None]:
     """The session's time zone, for a `with` block."""

@@ -111,7 +111,7 @@ final class Supervisor implements Runnable {
         break;
       case FAILED:
         LOGGER.warn(
-            "the bridge process has failed: {}. Queries keep running; another one is started",
+            "the bridge process has failed: {}. Queries keep running; another bridge is started",
             reason.cause);
         backOff(backoffMs);
         break;
