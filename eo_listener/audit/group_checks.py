@@ -13,7 +13,6 @@ from eo_listener.audit.position_finding import (
     Findings,
     PositionFinding,
     PositionFindingKind,
-    Severity,
     listed,
     single,
 )
@@ -27,6 +26,7 @@ from eo_listener.audit.positions import (
 )
 from eo_listener.audit.source_checks import applied_by_all, commit_checkpoint, misplaced
 from eo_listener.errors import counted, few
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.offsets import OffsetRange, Position, TopicPartition

@@ -13,7 +13,6 @@ from eo_listener.audit.position_finding import (
     PositionFinding,
     PositionFindingKind,
     Ranges,
-    Severity,
     listed,
     single,
 )
@@ -35,6 +34,7 @@ from eo_listener.errors import (
     few,
     length,
 )
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.ledger_place import literal

@@ -11,19 +11,11 @@ from typing import Final
 
 from eo_listener.audit.intervals import Intervals, size, union
 from eo_listener.errors import counted, few
+from eo_listener.model.check_finding import Severity
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 SHOWN = 1000
 """The maximum number of a finding's ranges in its JSON document."""
-
-
-class Severity(Enum):
-    """The severity of a finding. Only WARNING and PROBLEM need action."""
-
-    FINE = "fine"
-    NOTE = "note"
-    WARNING = "warning"
-    PROBLEM = "problem"
 
 
 class Harm(Enum):

@@ -17,7 +17,6 @@ from eo_listener.audit.position_finding import (
     Harm,
     PositionFinding,
     PositionFindingKind,
-    Severity,
     single,
 )
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
@@ -25,6 +24,7 @@ from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import HANGING, check_source
 from eo_listener.batch_guard.judge import Judgement
 from eo_listener.errors import EoListenerError, few, length
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.ledger import BatchVerdict
 from eo_listener.offsets import OffsetRange, TopicPartition
 

@@ -12,12 +12,12 @@ from eo_listener.audit.position_finding import (
     Harm,
     PositionFindingKind,
     Ranges,
-    Severity,
     listed,
     single,
 )
 from eo_listener.audit.positions import Ends, LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.errors import few
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
 from eo_listener.offsets import OffsetRange, TopicPartition

@@ -20,7 +20,6 @@ from eo_listener.audit.position_finding import (
     AuditOutcome,
     PositionFinding,
     PositionFindingKind,
-    Severity,
     outcome,
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
@@ -53,6 +52,7 @@ from eo_listener.cli.position_reader import (
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.errors import EoListenerError, ExitCode, MissingExtraError, SettingsError
 from eo_listener.model.argument_checks import require_seconds
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.offsets import TopicPartition

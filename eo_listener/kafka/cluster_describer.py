@@ -1,8 +1,8 @@
 """Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
 Only the AdminClient has the requests that describe groups. While a broker restarts, these requests
-can end the whole process (see `eo_listener.kafka`). So only commands use this module. A driver
-never uses the module, but starts such a command as a child process.
+can end the whole process (see `eo_listener.kafka`). So only commands ask for a group. A driver
+starts a child process that does (`preflight/child_process.py`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,7 @@ from eo_listener.kafka.logs import NO_OFFSETS, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import TopicPartition
-from eo_listener.preflight.facts import (
-    LONGEST_MS,
-    ClusterFacts,
-    GroupFacts,
-    Member,
-    TopicFacts,
-    Tried,
-)
+from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, GroupFacts, Member, TopicFacts
 
 _REACH = 6.0  # a little more than a connection may take to open
 _REQUEST = 5.0
@@ -157,21 +150,25 @@ class ClusterDescriber:
         except KafkaError:
             return None
 
-    def try_creating(self, topic: str) -> Tried:
-        """Ask the brokers whether the client may create this topic, without creating it."""
+    def try_creating(self, topic: str) -> str | None:
+        """Ask the brokers whether the client may create this topic, without creating it.
+
+        Returns Kafka's error, or None if the client may.
+        """
         new = [NewTopic(topic, 1)]
         create = partial(self._admin.create_topics, new, validate_only=True)
         try:
             self._answer(lambda: create(request_timeout=_REQUEST)[topic])
         except KafkaError as error:
-            return Tried(error=error.code)
-        return Tried()
+            return error.code
+        return None
 
-    def try_transactional_id(self, transactional_id: str) -> Tried:
+    def try_transactional_id(self, transactional_id: str) -> str | None:
         """Test whether the client may write with this transactional id, without fencing a producer.
 
-        The request has a longer time-out than any broker allows, so the broker refuses the request
-        before it fences a producer: it checks the right first, then the time-out, and then the id
+        Returns Kafka's error, or None if the client may. The request has a longer time-out than any
+        broker allows, so the broker refuses the request before it fences a producer: it checks
+        first the right, then the time-out, and then the id
         (KafkaApis, TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is
         the greatest possible number, the request fences the producer after all.
         """
@@ -181,10 +178,10 @@ class ClusterDescriber:
         try:
             producer.take_over(self._timeout)
         except KafkaError as error:
-            return Tried() if error.code == _NO_TIMEOUT else Tried(error=error.code)
+            return None if error.code == _NO_TIMEOUT else error.code
         finally:
             producer.leave()
-        return Tried()
+        return None
 
     def close(self) -> None:
         """Close the connections."""

@@ -159,6 +159,9 @@ class Sink(Protocol):
     each partition of the batch has its own transaction, and is judged on its own; but a batch with
     counted sources is one transaction. Only one thread at a time uses a sink: the thread of the
     query. `eo_listener.testing.conformance` tests an implementation.
+
+    A sink may also have `check(query)`, which returns a list of `CheckFinding` for
+    `eo-listener preflight`, and changes nothing.
     """
 
     @property

@@ -1,7 +1,7 @@
 """Checks a cluster in a child process, so that a crash of the child cannot end this process.
 
 librdkafka's requests for groups sometimes end a process, mostly while a broker restarts. The child
-is `eo-listener preflight --stdin --json`. The request, which contains secrets, goes only over the
+runs `eo_listener.kafka.cluster_check`. The request, which contains secrets, goes only over the
 child's standard input.
 """
 
@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eo_listener.errors import ExitCode, FormatError, UnavailableError
-from eo_listener.preflight.findings import CheckFinding
+from eo_listener.errors import FormatError, UnavailableError
+from eo_listener.model.check_finding import CheckFinding
 from eo_listener.preflight.request import Request
 
 LONGEST = 90.0  # seconds; for an unreachable cluster the child needs about 8
-_ENDS = (ExitCode.FINE, ExitCode.FOUND, ExitCode.UNREACHABLE)
-"""The exit codes after which `preflight` has printed findings on standard output."""
 _POLITE = 10  # niceness, added to the parent's
 TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
@@ -35,7 +33,7 @@ _PACKAGES: Final = Path(__file__).parents[2]
 _PROGRAM: Final = """\
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
-from eo_listener.cli import main
+from eo_listener.kafka.cluster_check import main
 main()
 """
 
@@ -50,6 +48,23 @@ class Answer:
 
     findings: tuple[CheckFinding, ...]
     reached: bool
+
+    def text(self) -> str:
+        """Return the answer as JSON."""
+        documents = [finding.document() for finding in self.findings]
+        return json.dumps({"reached": self.reached, "findings": documents})
+
+    @classmethod
+    def parse(cls, text: str) -> Answer:
+        """Read an answer from its JSON. Raises FormatError."""
+        try:
+            answer = json.loads(text)
+            findings = tuple(map(CheckFinding.parse, answer["findings"]))
+            return cls(findings=findings, reached=answer["reached"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"cannot read the preflight's answer ({type(error).__name__})"
+            ) from error
 
 
 def run(request: Request, *, polite: bool = False) -> Answer:
@@ -66,7 +81,7 @@ def run(request: Request, *, polite: bool = False) -> Answer:
 def start(*, polite: bool = False) -> subprocess.Popen[str]:
     """Start a child process that waits for its request; with `polite`, at a lower priority."""
     child = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(_PACKAGES), "preflight", "--stdin", "--json"],
+        [sys.executable, "-c", _PROGRAM, str(_PACKAGES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # it may quote the request
@@ -97,20 +112,11 @@ def ask(child: subprocess.Popen[str], request: Request, longest: float) -> Answe
             f"the check did not end within {time.monotonic() - began:.0f} s",
             fix="run eo-listener preflight, which makes the same checks",
         ) from None
-    if child.returncode not in _ENDS or not printed:
+    if child.returncode or not printed:
         raise BrokenOffError(
             f"its process ended with {child.returncode}",
             cause="librdkafka can end a process while a broker restarts; or eo_listener is not "
             "installed for that Python",
             fix="run eo-listener preflight, which makes the same checks",
         )
-    return Answer(findings=read(printed), reached=child.returncode != ExitCode.UNREACHABLE)
-
-
-def read(printed: str) -> tuple[CheckFinding, ...]:
-    """Read the output of `preflight --json`. Raises FormatError."""
-    try:
-        documents = json.loads(printed)["findings"]
-        return tuple(CheckFinding.parse(document) for document in documents)
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"cannot read the preflight's answer ({type(error).__name__})") from error
+    return Answer.parse(printed)

@@ -1,4 +1,4 @@
-"""Facts about a cluster, its groups and topics, and the plans to check, without secrets.
+"""Facts about a cluster, its groups and topics, and the plan to check, without secrets.
 
 If Kafka refused to answer, `refused` or `error` has the name of Kafka's error, and the requested
 fact is None.
@@ -12,8 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 from eo_listener.client_config.admin_commands import grant_command
-from eo_listener.client_config.identities import LEDGER_TOPIC
-from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.offsets import Position, TopicPartition
 
 LONGEST_MS: Final = 2**31 - 1 - 100
@@ -105,28 +103,3 @@ class CheckPlan:
     def grant(self, operations: Collection[str], resource: Collection[str]) -> str:
         """Return the command that grants the client `operations` on a resource."""
         return grant_command(self.servers, self.principal, operations, resource)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkPlan:
-    """A planned KafkaSink, with its arguments."""
-
-    topics: tuple[str, ...]
-    #: The sink's name.
-    key: str
-    #: The query's name, if it is known.
-    query: str | None = None
-    ledger_topic: str = LEDGER_TOPIC
-    create: bool = True
-    dead_letters: str | None = None
-    group: str | None = None
-    write_method: str = "driver"
-    transactions: bool = True
-    transaction_timeout: float = TRANSACTION_TIMEOUT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """The outcome of a trial request, which changes nothing. `error` is None if Kafka allows it."""
-
-    error: str | None = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
 from eo_listener.errors import counted, few
+from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.model.commit_metadata import MAX_BYTES, CommitMetadata
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
-from eo_listener.preflight.findings import CheckFinding, Findings, fine, note, problem, warning
 
 # Operations that imply another operation, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -46,18 +46,44 @@ def refused(
 
 UNKNOWN = NO_TOPIC | {"_UNKNOWN_TOPIC"}
 """Kafka's errors for a topic that does not exist."""
+_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
+NO_RIGHTS = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", _NO_RIGHT})
+"""Kafka's errors for a missing right to a topic or a group."""
 # Commits need Read. Reading the start and end of the logs, with which each commit is compared,
 # needs Describe.
 _NEEDED = ("READ", "DESCRIBE")
 
 
+def judge_rights(
+    about: str,
+    plan: CheckPlan,
+    needed: Collection[str],
+    resource: Collection[str],
+    *,
+    error: str | None,
+    operations: Collection[str] | None,
+) -> Generator[CheckFinding, None, bool | None]:
+    """Yield a finding unless the client is known to have the rights `needed` on a resource.
+
+    `error` and `operations` are Kafka's answer. Returns True if the client has the rights, False if
+    it lacks one, or if Kafka did not describe the resource, and None if Kafka does not report them.
+    """
+    lacking = missing(needed, operations or ())
+    if error in NO_RIGHTS:
+        yield refused(about, plan, needed, resource)
+    elif error is not None:
+        yield note(about, f"it could not be described ({error})")
+    elif operations is None:
+        yield note(about, "Kafka does not report what the client may do with it")
+        return None
+    elif lacking:
+        yield refused(about, plan, lacking, resource)
+    return error is None and not lacking
+
+
 def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
     """Yield the findings about a topic."""
-    about = f"topic {topic.name}"
-    resource = ["--topic", topic.name]
-    if topic.error == "TOPIC_AUTHORIZATION_FAILED":
-        yield refused(about, plan, _NEEDED, resource)
-        return
+    about, resource = f"topic {topic.name}", ["--topic", topic.name]
     if topic.error in UNKNOWN:
         yield problem(
             about,
@@ -65,19 +91,13 @@ def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
             "check its name; or, as an administrator: " + plan.grant(_NEEDED, resource),
         )
         return
-    if topic.error is not None:
-        yield note(about, f"it could not be described ({topic.error})")
-        return
-    if topic.operations is None:
-        yield note(about, "Kafka does not report what the client may do with it")
-    else:
-        lacking = missing(_NEEDED, topic.operations)
-        if lacking:
-            yield refused(about, plan, lacking, resource)
-        else:
-            partitions = counted(len(topic.ends), "partition")
-            yield fine(about, f"{partitions}; the client may commit for it (Read)")
-    if not topic.has_id:
+    granted = yield from judge_rights(
+        about, plan, _NEEDED, resource, error=topic.error, operations=topic.operations
+    )
+    if granted:
+        partitions = counted(len(topic.ends), "partition")
+        yield fine(about, f"{partitions}; the client may commit for it (Read)")
+    if topic.error is None and not topic.has_id:
         yield note(
             about,
             "it has no topic id (Kafka before 2.8), so a recreated topic is recognised by its "
@@ -86,7 +106,6 @@ def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
 
 
 _OWN_GROUP = "give the query a group of its own"
-_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
@@ -123,19 +142,33 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     """Yield findings about the client's right to commit to a group."""
-    resource = ["--group", group.name]
-    if _NO_RIGHT in (group.error, group.held_error):
-        yield refused(about, plan, ["READ"], resource)
-    elif group.operations is not None:
-        lacking = missing(["READ"], group.operations)
-        if lacking:
-            yield refused(about, plan, lacking, resource)
-        else:
-            yield fine(about, "the client may commit to it (Read)")
-    elif group.error is None:
-        yield note(about, "Kafka does not report what the client may do with it")
-    if group.protocol is None and group.error not in (None, _NO_RIGHT):
-        yield note(about, f"it could not be described ({group.error})")
+    error = _NO_RIGHT if group.held_error == _NO_RIGHT else group.error
+    if group.protocol is not None and error not in (None, _NO_RIGHT):
+        return  # Kafka describes no group of another type
+    granted = yield from judge_rights(
+        about, plan, ["READ"], ["--group", group.name], error=error, operations=group.operations
+    )
+    if granted:
+        yield fine(about, "the client may commit to it (Read)")
+
+
+def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
+    """Yield the findings about the group to which a sink commits in its batches."""
+    about = f"group {group.name}"
+    yield from judge_group_rights(about, group, plan)
+    if group.protocol is not None:
+        yield problem(
+            about,
+            f"it is a {group.protocol} group, not a consumer group",
+            "name another group, group=",
+        )
+    elif group.members:
+        members = f"{counted(len(group.members), 'member')} ({few(group.members)})"
+        yield warning(
+            about,
+            f"it has {members}, which may commit too: the last commit wins",
+            "give the sink a group of its own, group=",
+        )
 
 
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:

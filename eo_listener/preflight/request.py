@@ -8,26 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from eo_listener.client_config.cluster import principal
-from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.errors import SettingsError
-from eo_listener.preflight.facts import (
-    CheckPlan,
-    ClusterFacts,
-    GroupFacts,
-    SinkPlan,
-    TopicFacts,
-    Tried,
-)
-from eo_listener.preflight.findings import Findings
-from eo_listener.preflight.kafka_checks import UNKNOWN, judge_cluster, judge_group, judge_topic
-from eo_listener.preflight.sink_checks import (
-    TRANSACTIONS,
-    judge_ledger,
+from eo_listener.model.check_finding import Findings
+from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
+from eo_listener.preflight.kafka_checks import (
+    judge_cluster,
+    judge_group,
     judge_sink_group,
-    judge_target,
-    judge_transactional_id,
-    judge_transactions,
-    may_try,
+    judge_topic,
 )
 
 
@@ -43,19 +30,10 @@ class Cluster(Protocol):
     def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
         """Return the facts about topics, including the ends of their logs."""
 
-    def settings(self, topic: str) -> Mapping[str, str] | None:
-        """Return the settings of a topic, or None if they cannot be read."""
-
-    def try_creating(self, topic: str) -> Tried:
-        """Ask Kafka if the topic could be created, without creating it."""
-
-    def try_transactional_id(self, transactional_id: str) -> Tried:
-        """Test if the client may use the id. Fences no producer if `may_try` has returned True."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The request for a preflight: a cluster, and the groups, topics and sink to check there."""
+    """The request for a preflight: a cluster, and the groups and topics to check there."""
 
     #: librdkafka's properties, which are secret.
     properties: Mapping[str, str] = field(repr=False)
@@ -65,8 +43,8 @@ class Request:
     recommit_interval: float = 3600.0
     #: True if a committer of eo_listener already works on the groups.
     running: bool = False
-    #: The KafkaSink to check, if any.
-    sink: SinkPlan | None = None
+    #: True if a KafkaSink commits to the groups in its batches; then only they are checked.
+    by_sink: bool = False
 
     @property
     def plan(self) -> CheckPlan:
@@ -83,6 +61,10 @@ class Request:
     def findings(self, cluster: Cluster) -> Findings:
         """Check everything in the request. Raises KafkaError if `cluster` cannot be reached."""
         facts, plan = cluster.cluster(), self.plan
+        if self.by_sink:
+            for name in self.groups:
+                yield from judge_sink_group(cluster.group(name), plan)
+            return
         yield from judge_cluster(facts, plan)
         named = cluster.topics(frozenset(self.topics))
         for topic in named.values():
@@ -92,8 +74,6 @@ class Request:
             group_topics = frozenset(tp.topic for tp in group.held or ())
             topics = {**named, **cluster.topics(group_topics.difference(named))}
             yield from judge_group(group, topics, plan)
-        if self.sink is not None:
-            yield from _sink_findings(self.sink, cluster, facts, plan)
 
     def text(self) -> str:
         """Return the request as JSON, including its secrets."""
@@ -101,51 +81,7 @@ class Request:
 
     @classmethod
     def parse(cls, text: str) -> Request:
-        """Read a request from its JSON. Raises SettingsError, which quotes nothing from `text`."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            return cls(
-                properties={str(k): str(v) for k, v in fields["properties"].items()},
-                groups=tuple(map(str, fields["groups"])),
-                topics=tuple(map(str, fields["topics"])),
-                mode=str(fields["mode"]),
-                recommit_interval=float(fields["recommit_interval"]),
-                running=fields["running"] is True,
-                sink=_parsed_sink(fields["sink"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SettingsError(
-                f"standard input is not a request ({type(error).__name__})",
-                fix="--stdin is for eo_listener itself; use the options instead",
-            ) from None
-
-
-def _sink_findings(
-    sink: SinkPlan, cluster: Cluster, facts: ClusterFacts, plan: CheckPlan
-) -> Findings:
-    targets = (*sink.topics, *(() if sink.dead_letters is None else (sink.dead_letters,)))
-    names = {*targets, sink.ledger_topic, *([TRANSACTIONS] if sink.transactions else [])}
-    topics = cluster.topics(frozenset(names))
-    existing = (name for name in (*targets, sink.ledger_topic) if topics[name].error is None)
-    settings = {name: cluster.settings(name) for name in existing}
-    if sink.transactions:
-        yield from judge_transactions(facts, topics[TRANSACTIONS], sink)
-    for name in targets:
-        yield from judge_target(topics[name], settings.get(name), sink, plan)
-    ledger = topics[sink.ledger_topic]
-    creation = None
-    if sink.create and ledger.error in UNKNOWN:
-        creation = cluster.try_creating(ledger.name)
-    yield from judge_ledger(ledger, settings.get(ledger.name), creation, facts, sink, plan)
-    if not sink.transactions:
-        return  # without transactions there is no transactional id and no group
-    tried = None
-    if sink.query is not None and may_try(facts):
-        tried = cluster.try_transactional_id(sink_transactional_id(sink.key, sink.query))
-    yield judge_transactional_id(sink, tried, plan)
-    if sink.group is not None:
-        yield from judge_sink_group(cluster.group(sink.group), plan)
-
-
-def _parsed_sink(fields: dict[str, Any] | None) -> SinkPlan | None:
-    return None if fields is None else SinkPlan(**{**fields, "topics": tuple(fields["topics"])})
+        """Read a request from its JSON."""
+        fields: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(fields[name]) for name in ("groups", "topics")}
+        return cls(**{**fields, **lists})

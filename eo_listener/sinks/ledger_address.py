@@ -109,7 +109,7 @@ class LedgerAddress:
         loaded: Callable[..., LedgerReader] = self._loaded("Reader")
         if self.in_table:
             batches = BATCHES_COUNTED if counts_rows else BATCHES_READ
-            return loaded(self.place, spark, query=query, batches=batches)
+            return loaded(self.place, spark.session, query=query, batches=batches)
         return self._open(loaded, properties, schema)
 
     def client_properties(self, properties: Mapping[str, str] | None) -> dict[str, str]:

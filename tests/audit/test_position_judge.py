@@ -13,13 +13,13 @@ from eo_listener.audit.position_finding import (
     AuditOutcome,
     Harm,
     PositionFindingKind,
-    Severity,
     outcome,
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
 from eo_listener.audit.result import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.typed_command import ClusterCommands

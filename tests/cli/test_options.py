@@ -15,9 +15,9 @@ from eo_listener.cli.spark_options import spark_for, spark_settings
 from eo_listener.commit.groups.group_change import GroupChange
 from eo_listener.errors import FormatError, SettingsError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
+from eo_listener.model.check_finding import warning
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
-from eo_listener.preflight.findings import warning
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.testing.made_up_entries import entry_of
 from tests.cli.checkpoint_files import CheckpointFiles

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from eo_listener import cli
+from eo_listener.errors import SettingsError
 from eo_listener.spark.session import installation
 from tests.broker import Broker
-from tests.cli.commands import invoke
+from tests.cli.commands import error_of, invoke
 from tests.groups import commit
 from tests.topics import Topics, unique
 
@@ -28,26 +32,78 @@ def test_people_get_a_table_and_a_line_for_each_thing_to_do(broker: Broker) -> N
     assert lines[-1] == "to act on: 1"
 
 
+SINKS = """
+from eo_listener import KafkaSink
+from eo_listener.model.check_finding import CheckFinding, Severity
+
+print("on its way")
+
+class Own:
+    def check(self, query):
+        return [CheckFinding(level=Severity.NOTE, about="own", what=f"query {query}")]
+
+class places:
+    kafka = KafkaSink({"kafka.bootstrap.servers": "SERVERS"}, ["TOPICS"], ledger_topic="LEDGER")
+    slow = KafkaSink(
+        {"kafka.bootstrap.servers": "SERVERS"}, "a", ledger_topic="LEDGER", transaction_timeout=1000
+    )
+own = Own()
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Write a module into the working directory, and say its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def write(text: str) -> str:
+        name = f"job_{tmp_path.name}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    return write
+
+
 @pytest.mark.kafka
-def test_a_sink_is_asked_about_by_its_arguments(broker: Broker) -> None:
-    """Its topics, ledger, time-out and transactional id; what is wrong has a line to be copied."""
+def test_a_sink_checks_itself(broker: Broker, job: Callable[[str], str]) -> None:
+    """By its own arguments, on its own cluster; each problem has a line to be copied."""
     servers, ledger = broker.bootstrap_servers, unique("ledger")
     topics = Topics(servers)
     first, second = topics.create("b", 1), topics.create("a", 1)
-    sink = ["--sink-topic", first, "--sink-topic", second, "--sink-ledger-topic", ledger]
-    answer = invoke("preflight", "-b", servers, *sink, "--sink-query", "q", "--json")
+    text = SINKS.replace("SERVERS", servers).replace("LEDGER", ledger)
+    module = job(text.replace("TOPICS", f'{first}", "{second}'))
+    own = ["--sink", f"{module}:own", "--query", "q"]
+    answer = invoke("preflight", "--sink", f"{module}:places.kafka", *own, "--json")
     assert answer.exit_code == 0
     findings = json.loads(answer.stdout)["findings"]
-    own = f"transactional id eo-listener/{second}%2C{first}/q"
-    abouts = {one["about"] for one in findings}
-    assert abouts >= {f"topic {first}", f"topic {second}", f"ledger {ledger}", own}
-    assert all(one.keys() == {"level", "about", "what", "advice"} for one in findings)
+    key = f"transactional id eo-listener/{second}%2C{first}/q"
+    abouts = {finding["about"] for finding in findings}
+    assert abouts >= {f"topic {first}", f"topic {second}", f"ledger {ledger}", key}
+    assert findings[-1] == {"level": "note", "about": "own", "what": "query q", "advice": ""}
+    assert all(finding.keys() == {"level", "about", "what", "advice"} for finding in findings)
     topics.create_as(ledger, 1)
-    answer = invoke("preflight", "-b", servers, *sink, "--sink-transaction-timeout", "1000")
+    answer = invoke("preflight", "--sink", f"{module}:places.slow")
     assert answer.exit_code == 1
     alter = f"--alter --topic {ledger} --add-config cleanup.policy=compact"
-    for line in (alter, "transaction_timeout=900", "to act on: 2"):
-        assert any(line in one for one in answer.stdout.splitlines())
+    for line in (alter, "transaction_timeout=900", "--create --topic a", "to act on: 3"):
+        assert any(line in finding for finding in answer.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("raise ValueError('hunter2')", "raised ValueError"),
+        ("import sys; sys.exit(3)", "raised SystemExit"),
+        ("import no_such_module_of_mine", "raised ModuleNotFoundError"),
+        ("from eo_listener import DeltaSink; DeltaSink()", "path="),
+    ],
+)
+def test_a_module_that_cannot_be_imported(job: Callable[[str], str], text: str, named: str) -> None:
+    """One error, without the text of the module's own error, which may hold a secret."""
+    error = error_of("preflight", "--sink", f"{job(text)}:sink")
+    assert (type(error), named in str(error)) == (SettingsError, True), error
+    assert "hunter2" not in str(error)
 
 
 def test_without_a_cluster_only_this_machine_is_checked() -> None:

@@ -10,7 +10,6 @@ from tests.cli.commands import error_of
 from tests.cli.test_main import typed
 
 AWAY = "-b 127.0.0.1:1"
-SINK = f"preflight {AWAY} --sink-topic t"
 FOLLOW = "follow /c -b h:1 -g g"
 SERVE = "serve g -b k:9092"
 
@@ -35,18 +34,13 @@ WRONG = [
     (f"preflight {AWAY} -g ' '", "group"),
     (f"preflight {AWAY} --mode fast", "transactional"),
     (f"preflight {AWAY} -X nosuch=1", "nosuch"),
-    (f"preflight {AWAY} --sink-query q", "--sink-topic TOPIC"),
-    (f"preflight {AWAY} --sink-topic ''", "topic"),
-    (f"preflight {AWAY} --no-sink-transactions", "--sink-topic TOPIC"),
-    (f"{SINK} --sink-group ' g'", "a space"),
-    (f"{SINK} --sink-write-method x", "executors"),
-    (f"{SINK} --no-sink-transactions --sink-group g", "--no-sink-transactions"),
-    (f"{SINK} --no-sink-transactions --sink-write-method driver", "--sink-write-method driver"),
-    ("preflight --sink-table sqlite:/hidden.db", "iceberg:CATALOG.NAMESPACE.TABLE"),
-    ("preflight --sink-table delta:/d --sink-dead-letters d", "dead letters"),
-    ("preflight --sink-query q", "--sink-table"),
-    ("preflight --sink-table iceberg:short", "short"),
-    ("preflight --sink-table delta:/d --spark-conf x", "spark.key=value"),
+    ("preflight --sink nosuch", "job:delays"),
+    ("preflight --sink :x", "job:delays"),
+    ("preflight --sink no_such_module.sinks:x", "no module no_such_module"),
+    ("preflight --sink tests.cli.commands:no_such_sink", "has no no_such_sink"),
+    ("preflight --sink tests.cli.commands:invoke", "of type function"),
+    ("preflight --sink eo_listener:KafkaSink", "of type type"),
+    ("preflight --spark-conf x", "spark.key=value"),
     (f"group seed '' --from-time 0 {AWAY}", "group"),
     (f"group seed g --from-time 0 --watch nan {AWAY}", "--watch"),
     (f"group import g /no/such --missing x {AWAY}", "--missing"),

@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from eo_listener.audit.position_finding import Severity
 from eo_listener.cli import app
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
@@ -22,9 +21,9 @@ from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.events import CommitFailed, Event, Observers
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
+from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.preflight.findings import CheckFinding, to_act_on
 from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests import hanging
 from tests.client_config.test_locked_doors import MODES, QUICK

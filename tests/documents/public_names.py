@@ -21,6 +21,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "eo_listener.model": (
         "batch_metrics",
         "protocols",
+        "check_finding",
         "ledger",
         "planned_batch",
         "counted_sources",

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from eo_listener.client_config.identities import sink_key
+from eo_listener.model.check_finding import CheckFinding
 from eo_listener.preflight import child_process
-from eo_listener.preflight.facts import SinkPlan
-from eo_listener.preflight.findings import CheckFinding
 from eo_listener.preflight.request import Request
 from tests.broker import Broker
 
@@ -24,21 +21,5 @@ def check(
     every = {"bootstrap.servers": broker.bootstrap_servers, **properties}
     request = Request(
         properties=every, groups=groups, topics=topics, mode=mode, recommit_interval=3600.0
-    )
-    return list(child_process.run(request).findings)
-
-
-def check_sink(
-    servers: str,
-    *topics: str,
-    properties: Mapping[str, str] = MappingProxyType({}),
-    reads: tuple[str, ...] = (),
-    **more: Any,
-) -> list[CheckFinding]:
-    """All findings about a KafkaSink that writes to these topics."""
-    request = Request(
-        properties={"bootstrap.servers": servers, **properties},
-        topics=reads,
-        sink=SinkPlan(topics=topics, key=sink_key(topics), **more),
     )
     return list(child_process.run(request).findings)

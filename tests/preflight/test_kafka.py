@@ -8,19 +8,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Wire
 
-from eo_listener.audit.position_finding import Severity
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.preflight.findings import CheckFinding, to_act_on
+from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
+from eo_listener.sinks.kafka import KafkaSink
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import await_assignment, commit
-from tests.preflight.checking import check, check_sink
+from tests.preflight.checking import check
 from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
@@ -180,12 +179,14 @@ def test_what_is_wrong_for_a_sink(broker: Broker) -> None:
     servers, absent = broker.bootstrap_servers, unique("absent")
     topics = Topics(servers)
     ledger, dead = topics.create("ledger", 1), topics.create("dead", 1, cleanup_policy="compact")
-    sink: dict[str, Any] = {
-        "ledger_topic": ledger,
-        "dead_letters": dead,
-        "transaction_timeout": 901.0,
-    }
-    problems = {one.about: one for one in to_act_on(check_sink(servers, absent, **sink))}
+    sink = KafkaSink(
+        {"kafka.bootstrap.servers": servers},
+        absent,
+        ledger_topic=ledger,
+        dead_letters=dead,
+        transaction_timeout=901.0,
+    )
+    problems = {one.about: one for one in to_act_on(sink.check())}
     assert {one.level for one in problems.values()} == {Severity.PROBLEM}
     cluster, of_ledger = f"cluster {servers}", f"ledger {ledger}"
     assert problems.keys() == {f"topic {absent}", f"topic {dead}", of_ledger, cluster}
@@ -203,9 +204,11 @@ def test_a_query_that_runs_is_not_fenced(broker: Broker) -> None:
     live = Producer({**settings, "transactional.id": own})
     live.init_transactions(30)
     begin(live, target)
-    ledger = unique("ledger")
-    found = check_sink(servers, target, ledger_topic=ledger, query="q", group=unique("g"))
+    ledger, group = unique("ledger"), unique("g")
+    options = {"kafka.bootstrap.servers": servers}
+    found = KafkaSink(options, target, ledger_topic=ledger, group=group).check("q")
     assert not to_act_on(found)
+    assert "(Read)" in {one.about: one.what for one in found}[f"group {group}"]
     whats = {one.about: one.what for one in found}
     assert "2 partitions" in whats[f"topic {target}"]
     assert "(Write)" in whats[f"topic {target}"]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from eo_listener.audit.position_finding import PositionFinding, Severity
+from eo_listener.audit.position_finding import PositionFinding
 from eo_listener.cli.serve.audit_reading import AuditReading, LastBatches, WholeBatch
 from eo_listener.cli.serve.elements import cut, excess, node, number, table
 from eo_listener.errors import counted
+from eo_listener.model.check_finding import Severity
 
 _FINDINGS: Final = 50
 _LEDGERS: Final = 20

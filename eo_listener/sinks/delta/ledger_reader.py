@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eo_listener.sinks.ledger_text import Heads
-    from eo_listener.spark.session.local_spark import LocalSpark
 
 
 _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
@@ -37,6 +36,8 @@ _REFUSALS: Final = ("AccessDeniedException", "AccessControlException")
 class DeltaLedgerReader:
     """The `LedgerReader` of a Delta table; `place` is the name or path that was passed to the sink.
 
+    `session` returns the session to read it in.
+
     If `query` is given and the reader cannot determine the ledger of a different query, it returns
     that ledger without heads; if `query` is None, it raises an error. The history covers the newest
     `batches`. Raises SettingsError for an invalid place.
@@ -45,14 +46,14 @@ class DeltaLedgerReader:
     def __init__(
         self,
         place: str,
-        spark: LocalSpark,
+        session: Callable[[], SparkSession],
         *,
         query: str | None = None,
         batches: int = BATCHES_READ,
     ) -> None:
         self._place = place
         self._target = Target.to_read(place)
-        self._spark = spark
+        self._session = session
         self._query = query
         self._batches = batches
         self._connection = Connection(self._target, self.label, writes=False)
@@ -65,7 +66,7 @@ class DeltaLedgerReader:
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read all heads from one version of the table."""
-        self._log = log = self._open(self._spark.session())
+        self._log = log = self._open(self._session())
         ledgers = self.stored(log)
         if not ledgers:
             raise SettingsError(
@@ -84,12 +85,12 @@ class DeltaLedgerReader:
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Yield the newest batches of the ledger `key`, up to the first missing commit."""
-        log = self._log or self._open(self._spark.session())
+        log = self._log or self._open(self._session())
         return iter(applied_batches(newest_steps(self._steps(log, key.query), self._batches)))
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002  # the protocol's
         """Yield the source offset of each row, in the version from which the ledger was read."""
-        session = self._spark.session()
+        session = self._session()
         log = self._log or self._open(session)
         reader = session.read.format("delta").option("versionAsOf", log.newest)
         try:

@@ -51,7 +51,7 @@ class DeltaLedgerRepair:
         self._place = place
         self._spark = spark
         self._target = Target.to_read(place)
-        self.reader = DeltaLedgerReader(place, spark)
+        self.reader = DeltaLedgerReader(place, spark.session)
         self._connection = Connection(self._target, self.reader.label)
 
     def key_of(self, table: str) -> str:

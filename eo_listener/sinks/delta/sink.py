@@ -7,10 +7,12 @@ from typing import Any
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice
+from eo_listener.model.check_finding import CheckFinding, Findings, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
+from eo_listener.sinks.delta import check
 from eo_listener.sinks.delta.arguments import Target, column_names
 from eo_listener.sinks.delta.batch_commit import BatchCommit
 from eo_listener.sinks.delta.connection import Connection
@@ -118,6 +120,17 @@ class DeltaSink:
             )
         with self._connection.working_in(session):  # the transform may have used another session
             return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
+
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what would keep a batch from being written, and what is risky; change nothing.
+
+        It checks Delta Lake, the table, and the ledger of `query`.
+        """
+        return list(checked(shown(self.label), self._findings(query)))
+
+    def _findings(self, query: str | None) -> Findings:
+        connection = Connection(self._target, self.label)
+        yield from check.findings(self._target, connection, connection.session(), query)
 
     def close(self) -> None:
         """Forget the table and its log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable
 
 if TYPE_CHECKING:
-    from eo_listener.spark.session.local_spark import LocalSpark
+    from pyspark.sql import SparkSession
 
 
 _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version": "V0"}
@@ -35,6 +35,8 @@ _UNCHANGED: Final = {"jdbc.init-catalog-tables": "false", "jdbc.schema-version":
 class IcebergLedgerReader:
     """The `LedgerReader` of an Iceberg table; `name` is the name that was passed to the sink.
 
+    `session` returns the session to read it in.
+
     If `query` is given and the reader cannot determine the ledger of a different query, it returns
     that ledger without heads; if `query` is None, it raises an error. The history covers the newest
     `batches`. Raises SettingsError for an invalid name.
@@ -43,13 +45,13 @@ class IcebergLedgerReader:
     def __init__(
         self,
         name: str,
-        spark: LocalSpark,
+        session: Callable[[], SparkSession],
         *,
         query: str | None = None,
         batches: int = BATCHES_READ,
     ) -> None:
         self._name = TableName.parse(name)
-        self._spark = spark
+        self._session = session
         self._query = query
         self._batches = batches
         self.published = PublishedLedgers(self.label, self._has_files_of)
@@ -101,7 +103,7 @@ class IcebergLedgerReader:
             table = self._table or self.require_table()
             sql = f"SELECT * FROM {self._name.sql} VERSION AS OF {table.main}"
             with asking("read a table"):
-                frame = self._spark.session().sql(sql)
+                frame = self._session().sql(sql)
             yield from row_origins(frame, self._name.key, columns)
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ class IcebergLedgerReader:
         return None
 
     def _load(self) -> IcebergTable | None:
-        spark, name = self._spark.session(), self._name
+        spark, name = self._session(), self._name
         setting = f"spark.sql.catalog.{name.parts[0]}"
         with asking("read its settings"):
             has_catalog = spark.conf.get(setting, None) is not None
@@ -206,7 +208,7 @@ class IcebergLedgerReader:
         )
 
     def _has_files_of(self, snapshot: int) -> bool:
-        return has_files_of(self._spark.session(), self._name, self.label, snapshot)
+        return has_files_of(self._session(), self._name, self.label, snapshot)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

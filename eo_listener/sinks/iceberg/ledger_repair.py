@@ -42,7 +42,7 @@ class IcebergLedgerRepair:
 
     def __init__(self, name: str, spark: LocalSpark) -> None:
         self._name = TableName.parse(name)
-        self.reader = IcebergLedgerReader(name, spark)
+        self.reader = IcebergLedgerReader(name, spark.session)
         self._branches: dict[LedgerKey, frozenset[str]] = {}
 
     def key_of(self, table: str) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
+from eo_listener.model.check_finding import CheckFinding, Findings, checked
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
@@ -21,6 +22,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import REASON, SHARE, Refusals, RowFilter
 from eo_listener.sinks.iceberg import catalog
+from eo_listener.sinks.iceberg.check import TableCheck
 from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.dead_letters import (
     DeadLetterTables,
@@ -186,6 +188,27 @@ class IcebergSink:
                 table = existing or self._make(rows)
                 writer = stack.enter_context(self._writer(table, rows, entry))
             return self._publication(table, writer, entry).write()
+
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what would keep a batch from being written, and what is risky; change nothing.
+
+        It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
+        """
+        tables = [self._name] if self._letters is None else [self._name, self._letters]
+        return [
+            finding
+            for name in tables
+            for finding in checked(name.label, self._findings(name, query))
+        ]
+
+    def _findings(self, name: TableName, query: str | None) -> Findings:
+        yield from TableCheck(
+            name=name,
+            spark=session(name.parts[0], self._session),
+            query=query,
+            create=self._creation.create,
+            has_ledgers=name is self._name,
+        ).findings()
 
     def close(self) -> None:
         """Release the snapshots that were read; the session's connections stay open."""

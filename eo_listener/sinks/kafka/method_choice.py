@@ -34,7 +34,8 @@ logger = logging.getLogger("eo_listener")
 class MethodChoice:
     """Makes the writers for the batches of one sink.
 
-    Raises SettingsError for options that a write method cannot use.
+    `by_executors` is True while the executors send the rows. Raises SettingsError for options that
+    a write method cannot use.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class MethodChoice:
         one_topic: bool,
         transactions: bool = True,
     ) -> None:
-        self._by_executors = write_method == "executors"
+        self.by_executors = write_method == "executors"
         self._access = access
         if not transactions:
             self._refuse_partitioner(
@@ -54,7 +55,7 @@ class MethodChoice:
                 cause="a repeated batch keeps its order only if each row goes to the same "
                 "partition again",
             )
-        elif not self._by_executors:
+        elif not self.by_executors:
             self._refuse_partitioner(
                 'with write_method="driver"',
                 cause=_NO_CLASSES,
@@ -69,7 +70,7 @@ class MethodChoice:
 
         Raises SettingsError, and KafkaError if an answer of the JVM cannot be read.
         """
-        joined = self._transactions(frame) if self._by_executors else None
+        joined = self._transactions(frame) if self.by_executors else None
         if joined is None:
             return DriverWriter(frame, plan, one_topic=self._one_topic)
         return ExecutorWriter(
@@ -131,7 +132,7 @@ class MethodChoice:
             cause=_NO_CLASSES,
             instead="Use a connector with a suitable kafka-clients",
         )
-        self._by_executors = False
+        self.by_executors = False
         logger.warning(
             "%s: rows go through the driver: the kafka-clients of Spark's connector do not "
             "support joining a transaction from a task (%s)",

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
 from eo_listener.client_config.kafka_options import TRANSACTION_TIMEOUT
 from eo_listener.errors import KafkaError, SettingsError, few
+from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.logs import Logs
 from eo_listener.kafka.range_reader import TargetLogs
+from eo_listener.model.check_finding import CheckFinding, Findings, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
+from eo_listener.preflight import child_process
+from eo_listener.preflight.request import Request
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
     OnRepeated,
@@ -26,6 +31,7 @@ from eo_listener.sinks.kafka.arguments import (
     require_transactional_id,
     topics_of,
 )
+from eo_listener.sinks.kafka.check import SinkCheck
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
@@ -215,6 +221,30 @@ class KafkaSink:
         except KafkaError as error:
             raise explain.translate(error) from error
         return batch.write()
+
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what Kafka would refuse, and what is risky; change nothing and fence nobody.
+
+        `query` is the name of the query, which is a part of the transactional id.
+        """
+        return list(checked(f"cluster {self._access.servers}", self._findings(query)))
+
+    def _findings(self, query: str | None) -> Findings:
+        explain, access = self._explanation(query or ""), self._access
+        access.refuse_delegation_tokens()
+        properties = access.properties()
+        with closing(ClusterDescriber(properties, timeout=access.timeout)) as cluster:
+            yield from SinkCheck(
+                cluster=cluster,
+                explain=explain,
+                query=query,
+                dead_letters=self._dead_letters,
+                create=self._create,
+                by_executors=self._choice.by_executors,
+            ).findings()
+        if self._group is not None:  # apart, as requests for a group may end the process
+            request = Request(properties=properties, groups=(self._group,), by_sink=True)
+            yield from child_process.run(request).findings
 
     def close(self) -> None:
         """Close the connections."""

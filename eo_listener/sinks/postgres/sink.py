@@ -15,9 +15,9 @@ import psycopg
 from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
-    SettingsError,
     SinkError,
 )
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
@@ -25,6 +25,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.dead_letters import SHARE
 from eo_listener.sinks.fetch_plan import TASK_ROWS
+from eo_listener.sinks.postgres import check
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.catalog import (
     check_durable,
@@ -252,6 +253,14 @@ class PostgresSink:
             return Partitions(writer=beside, ranges=chosen.ranges, at_most=most)
         return writer
 
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what would keep a batch from being written, and what is risky; change nothing.
+
+        It checks the server, the tables, the rights of the role, and the ledger of `query`.
+        """
+        found = check.findings(self._kept.access, self._target, self.label, query)
+        return list(checked(self.label, found))
+
     def close(self) -> None:
         """Close the connection."""
         self._kept.close()
@@ -331,10 +340,7 @@ class KeptConnection:
                 schema = schema_of(link, table)
                 self._note_place(link)
             if schema is None:
-                raise SettingsError(
-                    f"{label}: the search_path of its role has no schema that exists",
-                    fix="Name a schema: schema=...",
-                )
+                raise check.no_schema(label)
             self.access = replace(self.access, schema=schema)
         return self.access
 

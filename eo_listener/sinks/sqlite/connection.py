@@ -116,7 +116,7 @@ class DatabaseFile:
             connection.close()
 
     def _open(self) -> Connection:
-        is_new = self._check_path()
+        is_new = self.check_path()
         mode = "rwc" if self._create else "rw"
         connection = None
         try:
@@ -138,7 +138,7 @@ class DatabaseFile:
             raise explain(error, self.path, waited=self.busy_timeout) from error
         return connection
 
-    def _check_path(self) -> bool:
+    def check_path(self) -> bool:
         """Return True if the file does not exist yet; raise SettingsError if it cannot be used."""
         if self.path.is_dir():
             raise SettingsError(f"{self.path} is a folder", fix="Name a file in it")

@@ -60,7 +60,7 @@ class SqliteLedgerReader:
 
     def ledgers(self) -> Mapping[LedgerKey, StoredLedger]:
         """Read the heads of all ledgers."""
-        with self._translated():
+        with self.translated():
             connection = self.connection()
             if not columns_of(connection, HEADS):
                 raise SettingsError(
@@ -72,13 +72,13 @@ class SqliteLedgerReader:
 
     def history(self, key: LedgerKey) -> Iterator[AppliedBatch]:
         """Yield the applied batches of the ledger `key`."""
-        with self._translated():
+        with self.translated():
             rows = self.connection().execute(*SQL.applied_batches(*key))
             yield from map(read_applied_batch, rows)
 
     def row_origins(self, sink: str, columns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         """Yield the source offset of each row of a sink's table."""
-        with self._translated():
+        with self.translated():
             yield from row_origins(self.connection(), sink, columns)
 
     def close(self) -> None:
@@ -103,7 +103,8 @@ class SqliteLedgerReader:
             )
         return self._connection
 
-    def _translated(self) -> AbstractContextManager[None]:
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise SinkError for an error of SQLite in the block."""
         return translated(self._path, waited=self._busy_timeout, reads=True)
 
     def _require_file(self) -> None:

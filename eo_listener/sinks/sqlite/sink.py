@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from eo_listener.errors import SettingsError
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
@@ -29,6 +30,7 @@ from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TaskSize, schema_of
 from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Refusals
 from eo_listener.sinks.fetch_plan import TASK_ROWS
+from eo_listener.sinks.sqlite import check
 from eo_listener.sinks.sqlite.catalog import Table, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
 from eo_listener.sinks.sqlite.errors import explain_commit
@@ -223,6 +225,14 @@ class SqliteSink:
         self._commit(connection)
         fault_point("sink.committed")
         return applied
+
+    def check(self, query: str | None = None) -> list[CheckFinding]:
+        """Return what would keep a batch from being written, and what is risky; change nothing.
+
+        It checks the file, the tables, and the ledger of `query`.
+        """
+        found = check.findings(self._file, self._target, self.key, query)
+        return list(checked(f"file {self._file.path}", found))
 
     def close(self) -> None:
         """Close the file."""

@@ -22,6 +22,8 @@ from eo_listener.spark.jvm.running_jvm import class_of
 _NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
 """The names of Spark's session class. Spark 4 has the first class, Spark 3.5 only the second."""
 
+_BETWEEN: Final = "\x01"
+
 
 class _Thread(threading.local):
     session: Any = None
@@ -71,6 +73,22 @@ def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
     return tuple(
         session for session in (_thread.session, active, default, first) if session is not None
     )
+
+
+def session_apart(session: Any, prefix: str) -> Any:
+    """Return a new session with the settings of `session` whose names begin with `prefix`.
+
+    The new session has its own catalogs, and what is set in it concerns no other session. Raises
+    JvmError.
+    """
+    with asking("make a session"):
+        apart = session.newSession()
+        conf = session._jsparkSession.sessionState().conf()  # noqa: SLF001  # pyspark 3.5 cannot list settings
+        for setting in str(conf.getAllConfs().mkString(_BETWEEN)).split(_BETWEEN):
+            name, _, value = setting.partition(" -> ")
+            if name.startswith(prefix):
+                apart.conf.set(name, value)
+    return apart
 
 
 def _sessions(session: Any) -> Any:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.errors import JvmAlreadyRunningError, SettingsError
-from eo_listener.preflight.table_facts import ICEBERG, RuntimeFacts
 from eo_listener.spark import java
 from eo_listener.spark import shim as shim_jar
 from eo_listener.spark.session import delta_lake, iceberg_runtime, installation
@@ -321,37 +320,4 @@ def too_late(
         if submitted
         else "Call configure before the first session of the process, or start the process "
         f"with: {line}",
-    )
-
-
-def read_runtime(kind: str, options: Mapping[str, str]) -> RuntimeFacts:
-    """Read Spark's libraries and settings for tables of `kind`, without starting Spark.
-
-    The settings come from `options`, PYSPARK_SUBMIT_ARGS and spark-defaults.conf. Raises
-    SettingsError if there is no Spark.
-    """
-    spark = Installation.find()
-    arguments = SubmitArguments.parse(os.environ.get(VARIABLE, ""))
-    settings = Settings(
-        options=dict(options), arguments=arguments, defaults=spark_defaults(spark, arguments)
-    )
-    jars = [file.name for file in sorted(spark.home.glob("jars/*.jar"))]
-    named = [*jars, *settings.items(JARS), *settings.items(PACKAGES)]
-    files = [item.rpartition("/")[2] for item in named]
-    library: Any = iceberg_runtime if kind == ICEBERG else delta_lake
-    lacking = []
-    if library.EXTENSION not in settings.items(delta_lake.EXTENSIONS):
-        lacking.append(f"{delta_lake.EXTENSIONS}={library.EXTENSION}")
-    if kind != ICEBERG and settings.get(delta_lake.SESSION_CATALOG) is None:
-        lacking.append(f"{delta_lake.SESSION_CATALOG}={delta_lake.CATALOG}")
-    version, scala = spark.version, spark.scala
-    return RuntimeFacts(
-        spark=version,
-        scala=scala,
-        runtime=library.coordinates(version, scala),
-        supported=library.supported(),
-        installed={
-            file: library.misfit(file, version, scala) for file in files if library.NAME in file
-        },
-        lacking=tuple(lacking),
     )

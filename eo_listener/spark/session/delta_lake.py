@@ -40,17 +40,6 @@ def fits(delta: str, spark: str) -> bool:
     )
 
 
-def misfit(runtime: str, spark: str, scala: str) -> str | None:
-    """Return the versions for which the Delta Lake `runtime` is made, or None if it fits.
-
-    Also returns None if the name `runtime` does not show the versions.
-    """
-    match = _MADE_FOR.search(runtime)
-    if match is None or (match[1] == scala and fits(match[2], spark)):
-        return None
-    return f"another Spark or Scala (Delta Lake {match[2]}, Scala {match[1]})"
-
-
 def supported() -> str:
     """Return a text with the versions of Spark for which there is a release."""
     *earlier, last = _RELEASES

@@ -15,10 +15,9 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from eo_listener import exactly_once, starting_offsets
-from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import ExitCode
+from eo_listener.model.check_finding import CheckFinding, Severity
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.preflight.findings import CheckFinding
 from eo_listener.testing import MemorySink
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
@@ -81,8 +80,10 @@ class LakeStore(Store):
         """Find the folder that tells what the table has."""
 
     @abstractmethod
-    def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:
-        """Judge the table, or another one, as preflight does."""
+    def findings(
+        self, name: str | None = None, query: str = QUERY, **given: Any
+    ) -> list[CheckFinding]:
+        """Check a sink of the table, or of another one, with these arguments."""
 
     def said(self, level: Severity, name: str | None = None, **given: Any) -> str:
         return "; ".join(
@@ -167,7 +168,7 @@ class CommandsOnTables:
 
 
 class TablesBeforeTheStart:
-    """What preflight finds of a table."""
+    """What a sink's check finds of a table."""
 
     def test_before_the_first_batch_and_after_it(self, store: LakeStore) -> None:
         """No table is there and nothing makes it; then its form, rights and ledger are said."""

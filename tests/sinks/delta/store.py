@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.preflight.findings import CheckFinding
-from eo_listener.preflight.table_checks import judge_delta
-from eo_listener.preflight.table_facts import DELTA, TablePlan
+from eo_listener.model.check_finding import CheckFinding
 from eo_listener.sinks.delta import DeltaSink
 from eo_listener.sinks.delta.ledger_repair import DeltaLedgerRepair
-from eo_listener.sinks.delta.table_describer import describe
 from eo_listener.spark.jvm import delta_log
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, Row
@@ -64,9 +61,12 @@ class DeltaStore(LakeStore):
     def set(self, properties: str) -> None:
         self.spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ({properties})")
 
-    def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:
-        plan = TablePlan(kind=DELTA, name=name or self.name, **{"query": QUERY, **given})
-        return list(judge_delta(plan, describe(plan, LocalSpark({}))))
+    def findings(
+        self, name: str | None = None, query: str = QUERY, **given: Any
+    ) -> list[CheckFinding]:
+        if name is not None and "/" not in name:
+            return DeltaSink(name, **given).check(query)
+        return DeltaSink(path=name or self.name, **given).check(query)
 
 
 @pytest.fixture

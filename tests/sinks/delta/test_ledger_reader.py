@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.delta.batch_records import QueryState
@@ -51,7 +51,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     def make(log: Log | None, query: str | None = None, place: str = PLACE) -> DeltaLedgerReader:
         monkeypatch.setattr(Connection, "log", lambda *_: None if log is None else OpenLog(log))
         monkeypatch.setattr(LocalSpark, "session", lambda _: object())
-        return DeltaLedgerReader(place, LocalSpark({}, delta=True), query=query)
+        return DeltaLedgerReader(place, LocalSpark({}, delta=True).session, query=query)
 
     return make
 
@@ -131,7 +131,7 @@ def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Connection, "log", away)
     monkeypatch.setattr(LocalSpark, "session", lambda _: object())
     with pytest.raises(RetriableSinkError, match=r"ClassNotFound.*a jar.*--spark-conf KEY=VALUE"):
-        DeltaLedgerReader("s3a://b/d", LocalSpark({})).ledgers()
+        DeltaLedgerReader("s3a://b/d", LocalSpark({}).session).ledgers()
 
 
 class TestTablesOfQueries(TablesOfQueries):

@@ -10,13 +10,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.preflight.findings import CheckFinding
-from eo_listener.preflight.table_checks import judge_iceberg
-from eo_listener.preflight.table_facts import ICEBERG, TablePlan
+from eo_listener.model.check_finding import CheckFinding
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.ledger_repair import IcebergLedgerRepair
 from eo_listener.sinks.iceberg.names import is_branch_of_any
-from eo_listener.sinks.iceberg.table_describer import describe
 from eo_listener.spark.session.local_spark import LocalSpark
 from eo_listener.testing.made_up_entries import QUERY, Row
 from tests import iceberg_jars
@@ -84,11 +81,10 @@ class IcebergStore(LakeStore):
     def branches(self) -> list[str]:
         return [name for name in self.lake.java("t").branches if is_branch_of_any(name)]
 
-    def findings(self, name: str | None = None, **given: Any) -> list[CheckFinding]:
-        plan = TablePlan(kind=ICEBERG, name=name or self.table, **{"query": QUERY, **given})
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LocalSpark, "session", lambda _: self.lake.other())
-            return list(judge_iceberg(plan, describe(plan, LocalSpark({}))))
+    def findings(
+        self, name: str | None = None, query: str = QUERY, **given: Any
+    ) -> list[CheckFinding]:
+        return IcebergSink(name or self.table, **given).check(query)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.audit.position_finding import Severity
 from eo_listener.errors import JvmError, SettingsError, SinkError
+from eo_listener.model.check_finding import Severity
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import ledger_reader
@@ -64,7 +64,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
         monkeypatch.setattr(ledger_reader, "find", find)
         monkeypatch.setattr(ledger_reader, "has_files_of", lambda *_: False)
         monkeypatch.setattr(LocalSpark, "session", lambda _: Session(catalog="lake"))
-        return IcebergLedgerReader(NAME, LocalSpark({}), query=query)
+        return IcebergLedgerReader(NAME, LocalSpark({}).session, query=query)
 
     return make
 
@@ -127,7 +127,7 @@ def test_nothing_is_made_in_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalSpark, "session", lambda _: session)
     monkeypatch.setattr(ledger_reader, "find", lambda *_: None)
     with pytest.raises(SettingsError, match="does not exist"):
-        IcebergLedgerReader("`lake`.db.t", LocalSpark({})).ledgers()
+        IcebergLedgerReader("`lake`.db.t", LocalSpark({}).session).ledgers()
     assert session.settings["spark.sql.catalog.lake.jdbc.init-catalog-tables"] == "false"
     assert session.settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V0"
 
@@ -136,7 +136,7 @@ def test_a_catalog_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Is said as what it is, with what to type; the table is not asked for."""
     monkeypatch.setattr(LocalSpark, "session", lambda _: Session(catalog="other"))
     with pytest.raises(SettingsError, match=r"no catalog 'lake'.*--spark-conf spark.sql.catalog.l"):
-        IcebergLedgerReader(NAME, LocalSpark({})).ledgers()
+        IcebergLedgerReader(NAME, LocalSpark({}).session).ledgers()
 
 
 def test_expired_snapshots_are_said_in_the_words_of_the_sink(reading: Reading) -> None:
@@ -223,7 +223,8 @@ def test_a_catalog_and_what_others_have_set(
     assert f"Iceberg {iceberg_jars.VERSION} can fast-forward branches" in fine
     assert "in format 2 (jdbc catalog)" in fine
     assert f"may write to {store.lake.folder}/files" in fine
-    assert "ledger" not in store.said(Severity.FINE, letters=True)
+    other = store.lake.table("u")
+    assert "ledger" not in store.said(Severity.FINE, other, dead_letters=store.table)
     java = store.lake.java("t")
     java._table.updateProperties().set("history.expire.max-ref-age-ms", "1000").commit()
     assert store.said(Severity.PROBLEM) == ""  # the sink's branches have an age of their own
@@ -248,9 +249,12 @@ def test_the_command_by_itself(store: IcebergStore, tmp_path: Path) -> None:
     lake = store.lake
 
     def ask(table: str, folder: Path) -> tuple[int, dict[str, tuple[str, str]]]:
-        sink = ("--sink-table", f"iceberg:{table}", "--sink-query", QUERY)
-        dead = ("--sink-dead-letters", lake.table("bad"))
-        command = ("preflight", *sink, *dead, *spark_words(catalog_conf(lake.name, folder)))
+        (tmp_path / "job.py").write_text(
+            "from eo_listener import IcebergSink\n"
+            f"sink = IcebergSink({table!r}, dead_letters={lake.table('bad')!r})"
+        )
+        sink = ("--sink", "job:sink", "--query", QUERY)
+        command = ("preflight", *sink, *spark_words(catalog_conf(lake.name, folder)))
         code, document = run_apart(tmp_path, *command)
         return code, {one["what"]: (one["level"], one["advice"]) for one in document["findings"]}
 
@@ -261,4 +265,6 @@ def test_the_command_by_itself(store: IcebergStore, tmp_path: Path) -> None:
     code, found = ask("lake.db.t", tmp_path / "none")
     assert code == 0
     assert ("note", f"CREATE NAMESPACE {lake.name}.{lake.namespace}") in found.values()
-    assert {one.name for one in tmp_path.iterdir()} <= {"artifacts"}  # Spark 4.0's own, empty
+    assert any("configure(builder, iceberg=True)" in advice for _, advice in found.values())
+    here = {one.name for one in tmp_path.iterdir()}
+    assert here <= {"job.py", "__pycache__", "artifacts"}  # Spark 4.0's own, empty

@@ -16,6 +16,8 @@ from eo_listener.errors import EoListenerError, SinkError
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.preflight.child_process import run
+from eo_listener.preflight.request import Request
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair
@@ -25,7 +27,6 @@ from tests import waiting
 from tests.attack.kafka_sink.batches import Batches
 from tests.broker import Broker
 from tests.conftest import kafka_version
-from tests.preflight.checking import check_sink
 from tests.secured import log_lines
 from tests.sinks.kafka.conftest import TP, Place, place_at, table, write
 from tests.sinks.kafka.frames import without_spark
@@ -275,15 +276,11 @@ def test_the_preflight_names_them_before_a_batch_does(
     writing = with_transactions(locked, lambda: table("a"))
 
     def says() -> str | None:
-        found = check_sink(
-            locked.servers,
-            writing.place.target,
-            ledger_topic=writing.place.ledger,
-            group=writing.more["group"],
-            query=QUERY,
-            reads=(writing.source,),
-            properties=PROPERTIES,
-        )
+        with closing(writing.sink()) as sink:
+            found = sink.check(QUERY)
+        properties = {"bootstrap.servers": locked.servers, **PROPERTIES}
+        request = Request(properties=properties, topics=(writing.source,))
+        found += run(request).findings
         commands = [one.advice.partition(": ")[2] for one in found if one.level.value == "problem"]
         return "administrator: " + "; ".join(commands) if commands else None
 

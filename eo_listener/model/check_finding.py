@@ -1,20 +1,29 @@
-"""The findings of a check, and their JSON format."""
+"""The findings of a preflight or of a sink's `check`, and their JSON format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
 
-from eo_listener.audit.position_finding import Severity
-from eo_listener.errors import EoListenerError, FormatError
+from eo_listener.errors import EoListenerError
+
+
+class Severity(Enum):
+    """The severity of a finding. Only WARNING and PROBLEM need action."""
+
+    FINE = "fine"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
     """The result of one check: `about` names the subject, `advice` is the fix, or "".
 
-    A PROBLEM means that commits fail, or that offsets will be missing. A WARNING means that this
-    may happen. A NOTE reports a fact that could not be checked, or that is good to know.
+    A PROBLEM means that commits or batches fail, or that offsets will be missing. A WARNING means
+    that this may happen. A NOTE reports a fact that could not be checked, or that is good to know.
     """
 
     level: Severity
@@ -32,16 +41,9 @@ class CheckFinding:
         return {**asdict(self), "level": self.level.value}
 
     @classmethod
-    def parse(cls, document: Mapping[str, object]) -> CheckFinding:
-        """Read a finding from its JSON document. Raises FormatError."""
-        try:
-            about, what, advice = (str(document[name]) for name in ("about", "what", "advice"))
-            return cls(level=Severity(document["level"]), about=about, what=what, advice=advice)
-        except (KeyError, ValueError, TypeError) as error:
-            raise FormatError(
-                f"cannot read a finding of the preflight ({type(error).__name__})",
-                fix="Report this: eo_listener both writes and reads this format",
-            ) from error
+    def parse(cls, document: Mapping[str, str]) -> CheckFinding:
+        """Read a finding from its JSON document. Raises KeyError, TypeError and ValueError."""
+        return cls(**{**document, "level": Severity(document["level"])})  # type: ignore[arg-type]  # the level is none of the texts
 
 
 Findings = Iterator[CheckFinding]
@@ -70,6 +72,14 @@ def problem(about: str, what: str, advice: str) -> CheckFinding:
 def failed(about: str, error: EoListenerError) -> CheckFinding:
     """Return a finding of the level PROBLEM that reports `error` and its fix."""
     return problem(about, described(error), error.fix or "")
+
+
+def checked(about: str, findings: Findings) -> Findings:
+    """Yield `findings`; if an EoListenerError ends them, yield the error as a PROBLEM."""
+    try:
+        yield from findings
+    except EoListenerError as error:
+        yield failed(about, error)
 
 
 def described(error: EoListenerError) -> str:
