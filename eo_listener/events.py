@@ -139,7 +139,7 @@ class TopicRecreated(Event):
 class CommitterFenced(Event):
     """Another committer has taken over the group, and the broker refuses this one.
 
-    The queries that run now are not committed to the group any more; a run that starts later takes
+    The queries that run now are no longer committed to the group; a run that starts later takes
     the group back. This committer no longer commits `offsets`: the other committer does. `code` is
     Kafka's error name.
     """

@@ -248,20 +248,22 @@ def test_one_checkpoint_under_two_names_is_refused(watched: Watched, tmp_path: P
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_what_was_not_committed_of_a_checkpoint_ends_with_it(
+def test_the_waiting_offset_of_a_checkpoint_ends_with_it(
     watched: Watched, *, replaced: bool
 ) -> None:
     """Kafka refuses; the checkpoint goes, or is another query's; then Kafka takes commits again."""
     watched.groups.faults.append(lambda group, at: dict.fromkeys(at, "UNKNOWN_MEMBER_ID"))
     follower = watched.follower(target("/c"))
-    one = CheckpointTracker(target("/c"), "/c")
+    tracker = CheckpointTracker(target("/c"), "/c")
     tp = TopicPartition("t", 0)
 
     def see(query: str, end: int | None, now: float) -> None:
         offsets = SourceOffsets(id="0", text="", offsets=Offsets({tp: end or 0}))
         batch = BatchOffsets(batch=0, version=1, metadata="{}", sources=(offsets,))
         durable = None if end is None else batch
-        follower._act("/c", one.on_reading(Reading(query_id=query or None, durable=durable), now))
+        follower._act(
+            "/c", tracker.on_reading(Reading(query_id=query or None, durable=durable), now)
+        )
 
     see("q1", 100, 0.0)
     until(lambda: any(isinstance(event, CommitFailed) for event in watched.events))

@@ -660,7 +660,7 @@ def test_a_position_of_an_ended_query_gives_way() -> None:
 
 
 def test_a_position_of_a_live_rival_does_not_give_way() -> None:
-    """What waits already stays; then the slower one is refused."""
+    """The waiting position stays; then the slower query is refused."""
     group_state = GroupWithKafka()
     group_state.offer({P0: by(100)})
     group_state.offer({P0: by(10, query="q2", run="r2")}, rivals=[P0])
@@ -740,7 +740,7 @@ def test_an_ended_run_is_still_checked_against_a_log_that_ends_too_early() -> No
     group_state.end_run("r1")
     assert group_state.of(CommitRefused)
     group_state.compare(60.0)
-    assert not group_state.take()  # said before
+    assert not group_state.take()  # reported before
     group_state.kafka.ends[P0] = 100
     group_state.compare(120.0)
     assert group_state.send(120.0).positions == {P0: by(100)}
@@ -778,7 +778,7 @@ def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer() -> No
 
 
 def test_a_waiting_position_gives_way_to_the_next_run_of_its_query() -> None:
-    """Its checkpoint was restored: what its last run could not commit is nobody's position."""
+    """Its checkpoint was restored, so the position of its last run no longer counts."""
     group_state = GroupWithKafka()
     group_state.offer({P0: by(100)})
     group_state.end_run("r1")
@@ -789,8 +789,8 @@ def test_a_waiting_position_gives_way_to_the_next_run_of_its_query() -> None:
 
 @pytest.mark.parametrize("state", ["waits", "is under way", "is beyond the log's end"])
 @pytest.mark.parametrize("replaced", [True, False])
-def test_what_a_replaced_query_could_not_commit_is_dropped(state: str, *, replaced: bool) -> None:
-    """Before the new query has an offset; what was only deleted is still committed."""
+def test_the_waiting_offset_of_a_replaced_query_is_dropped(state: str, *, replaced: bool) -> None:
+    """Even before the new query has an offset; after a mere deletion it is still committed."""
     group_state = GroupWithKafka(Kafka(end=50 if "end" in state else 1000))
     group_state.offer({P0: by(100)})
     if state != "waits":
@@ -847,7 +847,7 @@ def test_a_new_run_that_finds_the_group_taken_takes_it_back_once() -> None:
     request = group_state.look(200.0)
     assert request.takes_over
     group_state.reported += group_state.on_snapshot_failed(request, "_TIMED_OUT", 200.0)
-    assert not group_state.compare(300.0).takes_over  # it may have been taken over all the same
+    assert not group_state.compare(300.0).takes_over  # the first one may have succeeded
     fenced(group_state, 300.0)
     assert CommitterFenced in {type(event) for event in group_state.take()}
     assert group_state.next(400.0) is None
@@ -926,7 +926,7 @@ def test_a_topic_recreated_twice_is_reported_twice() -> None:
 
 
 def test_a_run_whose_first_look_shows_the_new_topic_is_no_part_of_the_old_one() -> None:
-    """No run was there when the topic was recreated: nothing is said, and the offset is sent."""
+    """No run was there when the topic was recreated: no event, and the offset is sent."""
     group_state = seasoned()
     group_state.end_run("r1")
     group_state.kafka.topic_id = "id2"

@@ -105,8 +105,8 @@ def test_later_snapshots_compare_with_what_was_confirmed(
     assert state.pending == pending
 
 
-def test_what_is_refused_is_said_at_each_look_and_goes_when_it_can() -> None:
-    """Committed once the query has reached the group; after its run's end it is said no more."""
+def test_a_refused_offset_is_reported_by_each_snapshot_and_goes_when_it_can() -> None:
+    """Committed once the query has reached the group; reported until the end of its run."""
     state = fresh(5)
     for _ in range(2):
         assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Refusal.BELOW_GROUP]

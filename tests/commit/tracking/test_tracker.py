@@ -349,7 +349,7 @@ def silent(tracking: MemoryTracking) -> None:
 def test_a_live_run_whose_offsets_have_no_group_is_no_success(
     tracking: MemoryTracking, trouble: Callable[[MemoryTracking], None]
 ) -> None:
-    """Until its end: no offset waits, and yet the group has not what the query has read."""
+    """Until its end: no offset waits, and yet the group lacks the offsets of the query."""
     trouble(tracking)
     for batch in range(4):
         assert tracking.hear(float(batch), event(batch, None, 5 + batch))
