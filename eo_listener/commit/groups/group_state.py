@@ -348,9 +348,11 @@ class GroupState:
             self._topics[topic] = KnownTopic(now, frozenset(self._runs), certain)
             if was is None or certain or self._was_stale(topic, was, snapshot):
                 continue
-            self._recreated[topic] = was.runs
+            stopped = not was.runs.isdisjoint(self._runs)
+            if stopped:
+                self._recreated[topic] = was.runs
             waiting = self._forget(tp for tp in tuple(self._partitions) if tp.topic == topic)
-            if not was.runs.isdisjoint(self._runs):
+            if stopped:
                 yield TopicRecreated(
                     cluster=self._events.cluster,
                     group=self._group,
@@ -499,12 +501,17 @@ class GroupState:
         return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
-        """Return True if the group holds its queries' offsets: no offset waits or is held back."""
-        if any(state.refused or state.withheld for state in self._partitions.values()):
-            return False
-        fenced = self._fenced is not None and self._runs
-        of_old_topics = any(not runs.isdisjoint(self._runs) for runs in self._recreated.values())
-        return self.idle() and not (fenced or of_old_topics)
+        """Return True if the group holds its queries' offsets: no offset waits or is held back.
+
+        Offsets that a run could not commit count until a later run feeds their partition.
+        """
+        fed = {tp.topic for tp in self._partitions}
+        lost = any(
+            topic not in fed or not runs.isdisjoint(self._runs)
+            for topic, runs in self._recreated.items()
+        )
+        lost = lost or any(state.is_incomplete for state in self._partitions.values())
+        return self.idle() and self._fenced is None and not lost
 
     def stuck(self, now: float) -> bool:
         """Return True if Kafka rejected all pending offsets: a short wait will not help."""

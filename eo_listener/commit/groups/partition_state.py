@@ -93,6 +93,8 @@ class PartitionState:
     sink_run: str | None = None
     #: True if an offset is committed again although the group already has it.
     renews: bool = False
+    #: True if a run has ended whose position was refused, and no later run has offered a position.
+    given_up: bool = False
     #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
     ended_owner: str | None = None
 
@@ -106,6 +108,11 @@ class PartitionState:
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if the group lacks an offset that must not be sent, or must not be sent yet."""
+        return self.refused is not None or self.withheld or self.given_up
 
     @property
     def is_refused(self) -> bool:
@@ -148,6 +155,7 @@ class PartitionState:
         If `rivals` is True, other live runs feed this partition too, so a query may rewind only an
         offset of its own, and a lower position does not replace a position that waits.
         """
+        self.given_up = False
         self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_owner = None  # the query runs again, or its run has not ended after all
@@ -399,6 +407,7 @@ class PartitionState:
         A new snapshot shows the next run that offset.
         """
         self.refused = self.obstacle = self.snapshot_at = None
+        self.given_up = True
 
 
 def is_of(position: Position | None, owners: AbstractSet[str]) -> bool:

@@ -76,7 +76,6 @@ class QueryRun:
     unanswered: int = 0  # failed attempts in a row to ask for the position
     positions_read: int = 0
     recommitted_at: float | None = None
-    misconfigured: bool = False  # a setting keeps offsets of the run from their group
     reported: set[tuple[int | None, str]] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     newest: Progress | None = None
@@ -111,12 +110,6 @@ class QueryRun:
         """True if the run must be polled: it follows its checkpoint, or skips lost records."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
-
-    @property
-    def left_out(self) -> bool:
-        """True if durable offsets of this live run have no group, or cannot be read."""
-        unread = self.follows_checkpoint and self.unanswered > 0
-        return not self.finished and (self.misconfigured or unread)
 
     def mode_effect(self) -> str | None:
         """Return the execution mode's effect on the group, or None for a micro-batch query."""
