@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.check_finding import CheckFinding, Findings, checked
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
@@ -194,21 +194,14 @@ class IcebergSink:
 
         It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
         """
-        tables = [self._name] if self._letters is None else [self._name, self._letters]
-        return [
-            finding
-            for name in tables
-            for finding in checked(name.label, self._findings(name, query))
-        ]
-
-    def _findings(self, name: TableName, query: str | None) -> Findings:
-        yield from TableCheck(
-            name=name,
-            spark=session(name.parts[0], self._session),
-            query=query,
-            create=self._creation.create,
-            has_ledgers=name is self._name,
-        ).findings()
+        check = TableCheck(
+            name=self._name, session=self._session, query=query, create=self._creation.create
+        )
+        every = [*checked(self.label, check.findings())]
+        if self._letters is not None:
+            check = replace(check, name=self._letters, has_ledgers=False)
+            every += checked(self._letters.label, check.findings())
+        return every
 
     def close(self) -> None:
         """Release the snapshots that were read; the session's connections stay open."""
