@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_offsets import Beginning, GroupKeys, GroupOffsets
+from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Started
@@ -47,9 +47,6 @@ class OfferReceiver:
             lossy=commit.lossy,
             rivals=commit.rivals,
         )
-
-    def begin(self, commit: GroupOffsets, beginnings: Mapping[TopicPartition, Beginning]) -> None:
-        self.cluster_state.group(commit.group).begin(commit.positions, beginnings)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         self.cluster_state.group(commit.group).withhold(commit.positions)

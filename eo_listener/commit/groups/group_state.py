@@ -9,16 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-<<<<<<< HEAD
-from dataclasses import dataclass, replace
-from itertools import islice, takewhile
-=======
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
->>>>>>> origin/main
 
-from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
@@ -36,10 +30,8 @@ from eo_listener.events import (
     Event,
     ForeignCommit,
     GroupOffsetsMissing,
-    GuardViolation,
     Refusal,
     TopicRecreated,
-    Violation,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import PERHAPS_TOO_LARGE, TOO_LARGE, explain
@@ -143,16 +135,6 @@ class GroupState:
             state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
             self._plan(tp)
 
-<<<<<<< HEAD
-    def begin(self, positions: Positions, beginnings: Mapping[TopicPartition, Beginning]) -> None:
-        """Have the next snapshot judge the `beginnings` of these partitions."""
-        for tp, state in self._open(positions):
-            if tp in beginnings:
-                state.begin(positions[tp], beginnings[tp])
-
-    def end_run(self, run_id: str) -> None:
-        """Record that a run has ended, in the partitions that the run has fed.
-=======
     def _begin(self, owner: str) -> None:
         """Record that a run feeds the group."""
         if owner in self._runs:
@@ -162,7 +144,6 @@ class GroupState:
             self._is_new = bool(self._topics)
         elif owner not in self._fenced:
             self._fenced, self._takes_over = None, True
->>>>>>> origin/main
 
     def end_run(self, owner: str, *, replaced: bool = False) -> None:
         """Record that a run has ended; see `PartitionState.end_run`."""
@@ -295,7 +276,6 @@ class GroupState:
         findings: dict[Finding, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         own: dict[TopicPartition, Position] = {}
-        unread: list[GuardViolation] = []
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
@@ -307,7 +287,6 @@ class GroupState:
             state.record_log_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = state.wanted, state.confirmed
             committed, end = snapshot.positions.get(tp), snapshot.ends[tp]
-            unread += state.judge_beginning(tp, committed, self._policy)
             for finding in state.compare(committed, end, self._policy):
                 findings.setdefault(finding, []).append(tp)
             position = before or state.wanted or confirmed  # the snapshot may have added one
@@ -322,7 +301,6 @@ class GroupState:
         for finding, partitions in findings.items():
             events += self._events.finding(finding, partitions, snapshot, wanted, own)
         events += (self._failed(errors, now, None) for errors in missing.values())
-        events += _combined(unread)
         self._retry_at_once = False
         return tuple(events)
 
@@ -722,14 +700,6 @@ class GroupEvents:
                 writer=writer,
                 zombie=writer is not None and own is not None and writer.query_id == own.query_id,
             )
-
-
-def _combined(events: Iterable[GuardViolation]) -> Iterable[GuardViolation]:
-    """Return one event for each source; `events` has one for each partition."""
-    by_source: dict[GuardViolation, list[Violation]] = {}
-    for event in events:
-        by_source.setdefault(replace(event, violations=()), []).extend(event.violations)
-    return (replace(event, violations=tuple(each)) for event, each in by_source.items())
 
 
 def as_offsets(positions: Positions) -> Offsets:

@@ -38,8 +38,9 @@ class MemoryTracking:
         self.store = MemoryGroups()
         self.events: list[Event] = []
         observers = Observers(self.events.append)
-        policy = Policy(on_rewind=on_rewind, accept_marks=guard is GuardMode.WARN)
-        self.committer = Committer(lambda cluster: self.store, observers=observers, policy=policy)
+        self.committer = Committer(
+            lambda cluster: self.store, observers=observers, policy=Policy(on_rewind=on_rewind)
+        )
         self.buffer = EventBuffer()
         self.tracker = QueryTracker(
             GroupRouting(), queries, self.committer, observers, guard=guard, recommit_interval=HOUR
