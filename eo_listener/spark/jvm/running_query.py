@@ -11,8 +11,7 @@ from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 from eo_listener.offsets import Offsets
 from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
+from eo_listener.spark.jvm.calls import SHIM_PACKAGE, asking, call, class_of
 from eo_listener.spark.shim import SourceOptions
 
 if TYPE_CHECKING:
