@@ -293,9 +293,9 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). The queries that run now are not committed for it, and these offsets are "
-        f"not committed: {event.offsets}. Fix: start the query again with a new checkpoint: the "
-        "current one is for the old topic"
+        f"{event.now}). For queries that run now, nothing more is committed for it, and these "
+        f"offsets are not committed: {event.offsets}. Fix: start the query again with a new "
+        "checkpoint: the current one is for the old topic"
     )
 
 
