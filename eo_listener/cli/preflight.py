@@ -151,7 +151,7 @@ def _imported(module: str) -> Any:
 def _sink_findings(
     sinks: Sequence[Any], query: str | None, settings: Mapping[str, str]
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of the sinks; start Spark if one needs it, and no module has done so."""
+    """Yield the findings of the sinks; start Spark if a sink needs it and no module has done so."""
     places = [place for sink in sinks if (place := place_of(sink)) is not None]
     stores = {LedgerStore.from_address(place.address) for place in places}
     tables = [LedgerAddress(store=store, place="") for store in stores if store and store.in_table]
@@ -170,9 +170,10 @@ def _session_findings(spark: LocalSpark) -> Iterator[CheckFinding]:
         version = spark.session().version
         yield note(
             f"Spark {version}",
-            "no module of the sinks made a session, so tables are checked in the command's own: it "
-            "has --spark-conf, spark-defaults.conf, and the libraries that configure() adds",
-            "the query's session needs them too: configure(builder, iceberg=True) or delta=True",
+            "no module of the sinks made a Spark session, so the command checks tables in its own "
+            "session, with --spark-conf, spark-defaults.conf and the libraries of configure()",
+            "the query's session needs these libraries too: configure(builder, iceberg=True) or "
+            "delta=True",
         )
 
 
