@@ -122,9 +122,8 @@ class GroupState:
         With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
         snapshot of the group is read, since the new commit would hide that the group was deleted.
         With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
-        are partitions that other live runs feed too.
-        `owner` is the run. If another committer has taken over the group, the first offer of a
-        later run takes it back.
+        are partitions that other live runs feed too. `owner` is the run. If another committer has
+        taken over the group, the first offer of a later run takes it back.
         """
         self._begin(owner)
         for tp, state in self._open(positions):

@@ -633,12 +633,13 @@ def test_repeats_come_in_the_order_of_their_times() -> None:
     assert group_state.send(80.0).positions.keys() == {P0, P1}
 
 
-def test_observers_hear_what_a_sink_has_committed() -> None:
-    """The group holds it, so it counts as committed; nothing is sent."""
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
+    """The group holds it, so it counts as committed; the batch in doubt does not yet."""
     kafka = Kafka()
     group_state = GroupWithKafka(kafka)
     written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
-    kafka.held[P0] = Position(offset=5, metadata=written.text())
+    kafka.held[P0] = Position(offset=5 + ahead, metadata=written.text())
     group_state.offer({P0: by(5)})
     group_state.compare(0.0)
     assert group_state.only(Committed).offsets == {P0: 5}
