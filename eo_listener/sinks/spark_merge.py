@@ -45,6 +45,8 @@ _NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigin
 class Merge:
     """Merges rows of the types `rows` into `table`; `columns` are the columns to write.
 
+    `uuids` are keys that are strings in Spark, but of type uuid in the table.
+
     Call `staged` to stage the rows and `check_table` to compare them with the table, then run the
     statement that `statement` returns.
     """
@@ -54,6 +56,7 @@ class Merge:
     label: str
     rows: Columns
     columns: tuple[str, ...]
+    uuids: tuple[str, ...] = ()
 
     @property
     def traced(self) -> bool:
@@ -144,11 +147,14 @@ class Merge:
         )
 
     def _value(self, name: str) -> Column:
-        """Return the column `name` of the rows; if it is a key, with 0.0 instead of -0.0.
+        """Return the column `name` of the rows; if it is a key, as Iceberg writes it.
 
-        For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero.
+        For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero. A
+        uuid is written in lower case; a text that is none becomes null.
         """
         value = F.col(quoted(name))
+        if name in self.uuids:
+            return F.when(is_uuid(value), F.lower(value))
         if name not in self.target.keys or self.rows[name] not in _WITH_SIGNED_ZERO:
             return value
         return F.when(value == 0, F.lit(0).cast(self.rows[name])).otherwise(value)
@@ -228,13 +234,19 @@ class Merge:
 
     def _lacking(self, origin: Sequence[Any]) -> PoisonRowError:
         needed = [*self.target.keys, *filter(None, [self.target.version_column])]
+        uuids = "".join(f", or {name} is not a UUID" for name in self.uuids)
         return poison_row(
             origin,
             self.label,
-            f"one of {', '.join(needed)} is null",
+            f"one of {', '.join(needed)} is null{uuids}",
             cause="they identify the row to replace, and tell which of the two rows is newer",
             fix="Filter such rows out in the transform, or give them values",
         )
+
+
+def is_uuid(column: Column) -> Column:
+    """Return the condition that a string is a UUID as Java writes it, in upper or lower case."""
+    return column.rlike("^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:

@@ -221,7 +221,7 @@ class IcebergSink:
                 RowFilter.for_target(frame.columns, None)
                 existing = self._checked(frame.sparkSession, entry)
                 table = existing or self._make(frame.drop(REASON))
-                reasons = [*marks(frame), *self._flaws(frame)]
+                reasons = [*marks(frame), *self._flaws(frame, table)]
                 refusals = Refusals(label=self.label, limit=self._target.limit)
                 rows = stack.enter_context(sifted(frame, reasons, refusals))
                 dead_rows = rows.letters(entry, datetime.now(timezone.utc))
@@ -286,13 +286,14 @@ class IcebergSink:
             check_wap(spark, table, self.label)
         return table
 
-    def _flaws(self, frame: DataFrame) -> list[Column]:
+    def _flaws(self, frame: DataFrame, table: IcebergTable) -> list[Column]:
         """Return the reasons why the table would refuse rows of `frame`; empty for `apply=`."""
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
         columns, schema = self._matched(rows)
-        return flaws(rows, columns, schema, self._target)
+        uuids = table.uuids(self._target.keys)
+        return flaws(rows, columns, schema, self._target, uuids)
 
     def _matched(self, frame: DataFrame) -> tuple[tuple[str, ...], StructType]:
         """Return the columns to write and the table's schema. Raises SettingsError."""
