@@ -108,7 +108,9 @@ class AuditOptions:
     spark_conf: SparkConf = None
     query: Annotated[
         str | None,
-        typer.Option(help="The query's name in the ledger: its queryName, or name= of exactly_once."),
+        typer.Option(
+            help="The query's name in the ledger: its queryName, or name= of exactly_once."
+        ),
     ] = None
     sink: Annotated[
         str | None, typer.Option(help="Compare only this sink of the ledger, by its name.")

@@ -297,7 +297,7 @@ def seed(
 ) -> None:
     """Give a group the offsets that it lacks, or move it forward.
 
-    Moves the group forward if it is behind, and never back; `group rewind` does. Refuses while the group has members, or if its
+    Never moves the group back (`group rewind` does). Refuses while the group has members, or if its
     offsets change within --watch seconds.
     """
     named = NamedOrigin(group=group, command="group seed", options=origin)
@@ -384,7 +384,8 @@ def export(
 ) -> None:
     """Write the offsets of groups to a file.
 
-    The file is for `group import`, or for Kafka's own tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
+    The file is for `group import`, or for Kafka's own tool: kafka-consumer-groups --reset-offsets
+    --from-file FILE --group GROUP --execute
 
     Kafka leaves out topics for which this client lacks the right Describe. If you name topics with
     --topic, the command exports each topic, or reports that it is missing.

@@ -450,7 +450,8 @@ def show(
 
     For each partition: the next offset, and the batch that moved it there. With --history also the
     newest batches and every accepted gap; `batch rows` are the rows of the whole batch, or of this
-    partition with atomicity="partition". Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read the ledger.
+    partition with atomicity="partition". Exit status: 1 if no ledger has that name, 3 if this
+    client lacks the right to read the ledger.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)

@@ -70,8 +70,8 @@ def list_(
     """Show the open transactions that hold back consumers.
 
     These are consumers with isolation.level=read_committed. For each transaction, shows its owner
-    and times, how it ends, and the command that ends it. Exit status 1 if a
-    transaction hangs or has exceeded its timeout, 3 if that is unknown for a transaction.
+    and times, how it ends, and the command that ends it. Exit status 1 if a transaction hangs or
+    has exceeded its timeout, 3 if that is unknown for a transaction.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
@@ -124,8 +124,9 @@ def abort_(
 ) -> None:
     """End one open transaction, and check that it has ended.
 
-    `txn list` shows its transactional id. The command fences the producer of the id. It refuses to do so while that producer is working.
-    Exit status 3 if the transaction has not ended everywhere, or if that is unknown.
+    `txn list` shows its transactional id. The command fences the producer of the id. It refuses to
+    do so while that producer is working. Exit status 3 if the transaction has not ended everywhere,
+    or if that is unknown.
     """
     watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])

@@ -24,8 +24,8 @@ def main() -> None:
     for each in _SIGNALS:
         signal.signal(each, _interrupt)
     with contextlib.suppress(KeyboardInterrupt), Broker(port=port, properties=properties) as broker:
-        kafka = broker.release
-        sys.stdout.write(f"Kafka {kafka.version}: {broker.bootstrap_servers}, jars in {kafka.jars[0].parent}\n")
+        version, jars = broker.release.version, broker.release.jars[0].parent
+        sys.stdout.write(f"Kafka {version}: {broker.bootstrap_servers}, jars in {jars}\n")
         sys.stdout.flush()
         while broker.pids:
             time.sleep(0.5)

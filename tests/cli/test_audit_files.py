@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from eo_listener import cli
 from eo_listener.audit.evidence import AppliedRange, LogFacts
@@ -79,6 +80,9 @@ def test_a_checkpoint_and_a_store_that_agree(
     code, document = audit(*where)
     assert (code, document["partitions"][0]["planned"]) == (0, 30)
     assert "batch in doubt" in {one["kind"] for one in document["findings"]}
+    printed = CliRunner().invoke(cli.app, ["audit", *map(str, where)]).stdout
+    assert " 20 (30) " in printed
+    assert "in parentheses" in printed
 
 
 def older_copy(files: CheckpointFiles, store: Store) -> None:
