@@ -24,8 +24,7 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import LedgerPositions, Positions, Unclaimed
-from eo_listener.audit.proof import prove, still_unclaimed
-from eo_listener.audit.result import AuditFinding, AuditFindingKind
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind, prove, still_unclaimed
 from eo_listener.cli import completion
 from eo_listener.cli.options import (
     Json,

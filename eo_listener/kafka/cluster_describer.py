@@ -7,11 +7,13 @@ starts a child process that does (`preflight/child_process.py`).
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -31,9 +33,12 @@ from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import answer_of, open_admin, seconds_until
 from eo_listener.kafka.logs import NO_OFFSETS, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
+from eo_listener.model.check_finding import Findings, described, problem
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import TopicPartition
+from eo_listener.preflight.child_process import Answer, Request
 from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, GroupFacts, Member, TopicFacts
+from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 
 _REACH = 6.0  # a little more than a connection may take to open
 _REQUEST = 5.0
@@ -268,6 +273,36 @@ class ClusterDescriber:
             if code not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
                 raise KafkaError(f"a request to {self._servers} failed", code=code)
             time.sleep(_PAUSE)
+
+
+def answer(request: Request) -> Answer:
+    """Check a cluster in this process. Raises SettingsError for invalid properties."""
+    with closing(ClusterDescriber(request.properties)) as cluster:
+        try:
+            return Answer(findings=tuple(_findings(request, cluster)), reached=True)
+        except KafkaError as error:
+            fix = error.fix or "Check the permissions of this client"
+            about, advice = f"cluster {request.plan.servers}", f"{fix} (-b/--bootstrap-server, -X)"
+            unreachable = problem(about, described(error), advice)
+            return Answer(findings=(unreachable,), reached=False)
+
+
+def _findings(request: Request, cluster: ClusterDescriber) -> Findings:
+    plan = request.plan
+    yield from judge_cluster(cluster.cluster(), plan)
+    named = cluster.topics(request.topics)
+    for topic in named.values():
+        yield from judge_topic(topic, plan)
+    for name in request.groups:
+        group = cluster.group(name)
+        group_topics = frozenset(tp.topic for tp in group.held or ())
+        topics = {**named, **cluster.topics(group_topics.difference(named))}
+        yield from judge_group(group, topics, plan)
+
+
+def main() -> None:
+    """Read a request from standard input, and write the answer: what a child process runs."""
+    sys.stdout.write(answer(Request.parse(sys.stdin.read())).text())
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:

@@ -184,7 +184,7 @@ class Merge:
         """
         rows = self._two_rows
         values = self._values()
-        in_table = _text([f"eo_there.{quoted(name)}" for name in values])
+        in_table = _text([self._exact(f"eo_there.{quoted(name)}", name) for name in values])
         in_batch = _text([self._given_as(name, table_types.get(name)) for name in values])
         origin = ", ".join(f"eo_given.{column}" for column in STAGED_ORIGIN)
         return (
@@ -197,7 +197,7 @@ class Merge:
     def _given_as(self, name: str, kind: str | None) -> str:
         staged = f"eo_given.{self._staged(name)}"
         if kind is None or is_nested(kind) or kind == self.rows[name]:
-            return staged
+            return self._exact(staged, name)
         return f"CAST({staged} AS {kind})"
 
     @property
@@ -212,13 +212,17 @@ class Merge:
 
     def _newest(self) -> Newest:
         version = self.target.version_column
-        values = [self._staged(name) for name in self._values()]
+        values = [self._exact(self._staged(name), name) for name in self._values()]
         return Newest(
             keys=tuple(map(self._staged, self.target.keys)),
             version=None if version is None else self._staged(version),
             values=(_text([*values, _DELETED]),),
             traced=self.traced,
         )
+
+    def _exact(self, value: str, name: str) -> str:
+        """Return SQL for a value to compare: `_text` would replace bytes that are not UTF-8."""
+        return f"CAST({value} AS BINARY)" if self.rows[name].startswith("string") else value
 
     def _values(self) -> Sequence[str]:
         return value_columns(self.columns, traced=self.traced)

@@ -18,7 +18,7 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
-from eo_listener.audit.result import AuditFinding, AuditFindingKind
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.check_finding import Severity
 from eo_listener.model.commit_metadata import CommitMetadata

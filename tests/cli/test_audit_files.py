@@ -16,19 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from eo_listener import cli
 from eo_listener.audit.evidence import AppliedRange, LogFacts
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import PositionFindingKind
-from eo_listener.audit.proof import prove
-from eo_listener.audit.result import AuditFindingKind
+from eo_listener.audit.proof import AuditFindingKind, prove
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import run_here
+from tests.cli.commands import invoke, run_here
 from tests.cli.sqlite_ledger import Store
 
 TP = TopicPartition("flights", 0)
@@ -80,7 +78,7 @@ def test_a_checkpoint_and_a_store_that_agree(
     code, document = audit(*where)
     assert (code, document["partitions"][0]["planned"]) == (0, 30)
     assert "batch in doubt" in {one["kind"] for one in document["findings"]}
-    printed = CliRunner().invoke(cli.app, ["audit", *map(str, where)]).stdout
+    printed = invoke("audit", *where).stdout
     assert " 20 (30) " in printed
     assert "in parentheses" in printed
 

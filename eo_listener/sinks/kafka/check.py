@@ -8,18 +8,16 @@ exceeded, it does not try that right, and reports this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from eo_listener.client_config.admin_commands import alter_topic, create_ledger, create_topic
 from eo_listener.errors import counted
+from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.preflight.facts import LONGEST_MS, CheckPlan, ClusterFacts, TopicFacts
 from eo_listener.preflight.kafka_checks import NO_RIGHTS, UNKNOWN, judge_rights, refused
 from eo_listener.sinks.kafka.errors import Explanation
-
-Settings = Mapping[str, str] | None
 
 TRANSACTIONS: Final = "__transaction_state"
 _MOST: Final = "transaction.max.timeout.ms"
@@ -32,30 +30,11 @@ _SAFE: Final = 3
 _NO_ID: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
-class Cluster(Protocol):
-    """Reads the facts about a sink's cluster."""
-
-    def cluster(self) -> ClusterFacts:
-        """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
-
-    def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
-        """Return the facts about topics, including the ends of their logs."""
-
-    def settings(self, topic: str) -> Settings:
-        """Return the settings of a topic, or None if they cannot be read."""
-
-    def try_creating(self, topic: str) -> str | None:
-        """Return the error for creating the topic, or None if the client may; create nothing."""
-
-    def try_transactional_id(self, transactional_id: str) -> str | None:
-        """Return the error for using the id, or None if the client may."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkCheck:
     """Checks a KafkaSink. `query` is the query's name, or None if it is unknown."""
 
-    cluster: Cluster
+    cluster: ClusterDescriber
     explain: Explanation
     query: str | None
     dead_letters: str | None
