@@ -449,9 +449,9 @@ def show(
     """Show how far a sink has applied its query's batches.
 
     For each partition: the next offset, and the batch that moved it there. With --history also the
-    newest batches and every accepted gap; `batch rows` are the rows of the whole batch, or of this
-    partition with atomicity="partition". Exit status: 1 if no ledger has that name, 3 if this
-    client lacks the right to read the ledger.
+    newest batches and every accepted gap; `rows` are those of the whole batch, or of this partition
+    with atomicity="partition". Exit status: 1 if no ledger has that name, 3 if this client lacks
+    the right to read the ledger.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)
@@ -536,7 +536,7 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
         {
             "partition": entry.partition,
             "batch": entry.head.batch_id,
-            "batch rows": entry.rows,
+            "rows": entry.rows,
             "range": entry.head.range,
             "verdict": entry.verdict,
             "gap": entry.gap,
@@ -544,7 +544,8 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
         }
         for entry in history
     ]
-    return table_of(rows, ("batch", "batch rows"), title="history")
+    title = 'history; rows: of the whole batch, unless atomicity="partition"'
+    return table_of(rows, ("batch", "rows"), title=title)
 
 
 def _time(text: str) -> str:
