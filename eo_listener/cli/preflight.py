@@ -170,9 +170,10 @@ def _session_findings(spark: LocalSpark) -> Iterator[CheckFinding]:
         version = spark.session().version
         yield note(
             f"Spark {version}",
-            "no module of the sinks made a session, so tables are checked in the command's own: it "
-            "has --spark-conf, spark-defaults.conf, and the libraries that configure() adds",
-            "the query's session needs them too: configure(builder, iceberg=True) or delta=True",
+            "no module of the sinks made a Spark session, so the command checks tables in its own "
+            "session, with --spark-conf, spark-defaults.conf and the libraries of configure()",
+            "the query's session needs these libraries too: configure(builder, iceberg=True) or "
+            "delta=True",
         )
 
 

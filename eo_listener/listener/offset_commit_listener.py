@@ -34,7 +34,7 @@ from eo_listener.listener.settings import (
 )
 from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.fault_points import fault_point
-from eo_listener.observers.metrics.address import LOOPBACK
+from eo_listener.observers.bounded_server import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.spark.jvm.driver import Driver
@@ -259,7 +259,7 @@ class NoQueries:
             "groups here",
         )
 
-    mode = position = has_ended = options
+    mode = position = beginnings = has_ended = options
 
     def forget(self, run_id: str) -> None:
         """Do nothing, because this reader stores nothing about a run."""
