@@ -260,7 +260,7 @@ class NoQueries:
             "groups here",
         )
 
-    mode = position = has_ended = options
+    mode = position = beginnings = has_ended = options
 
     def forget(self, run_id: str) -> None:
         """Do nothing, because this reader stores nothing about a run."""
