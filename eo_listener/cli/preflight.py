@@ -68,7 +68,7 @@ def preflight(
     spark_conf: SparkConf = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine, a cluster, and sinks before a query uses them.
+    """Check machine, cluster and sinks before a query runs.
 
     Changes nothing. Does not compare clocks: Kafka does not report its clock.
     """

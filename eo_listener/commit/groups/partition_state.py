@@ -118,11 +118,6 @@ class PartitionState:
         return self.pending or self.refused
 
     @property
-    def is_incomplete(self) -> bool:
-        """True if the group lacks an offset that must not be sent, or must not be sent yet."""
-        return self.refused is not None or self.withheld or self.given_up
-
-    @property
     def is_refused(self) -> bool:
         """True if Kafka rejected the last request with an error that somebody must fix."""
         return self.retry_state is not None and self.retry_state.refused
