@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # no __all__
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
@@ -251,17 +251,6 @@ def open_reader(
         "logger": SILENT,
     }
     return new_client(Consumer, settings)
-
-
-def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: ConnectionErrors) -> str:
-    """Return the cleanup.policy of a topic. Raises KafkaError."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    action = f"reading the settings of topic {topic}"
-    try:
-        future = admin.describe_configs([resource], request_timeout=timeout)[resource]
-        return str(future.result(timeout=timeout)["cleanup.policy"].value)
-    except (KafkaException, Late) as error:
-        raise errors.failure(action, answer_of(error)) from error
 
 
 def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:

@@ -134,7 +134,7 @@ class Committer:
             worker = self._workers.get(commit.cluster)
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
-            worker.mark_used()
+            worker.unused_since = None
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
@@ -142,7 +142,7 @@ class Committer:
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
-                    worker.mark_unused()
+                    worker.unused_since = worker.unused_since or time.monotonic()
 
     def _may_end(self, cluster: Cluster) -> bool:
         """If the worker of a cluster is no longer needed, remove it, and return True.

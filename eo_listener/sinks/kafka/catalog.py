@@ -40,10 +40,6 @@ class Targets:
             )
         return cls(topics=described)
 
-    def of_rows(self, names: Collection[str]) -> Targets:
-        """Return these targets with only the topics `names`, to which rows go."""
-        return Targets(topics={name: self.topics[name] for name in names})
-
     @property
     def only(self) -> str | None:
         """The name of the topic if there is only one, so that rows need not name it."""

@@ -332,8 +332,8 @@ class BatchTransaction:
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
         """Begin the transaction, and have the `RowWriter` send the rows."""
-        self._targets = self._describe_topics()
-        targets = self._targets.of_rows(self.target.topics)
+        described = self._targets = self._describe_topics()
+        targets = Targets(topics={name: described.topics[name] for name in self.target.topics})
         written_to = self.heads.records.targets(self.target.sink, self.entry.query)
         targets.refuse_recreated(written_to, self.entry, label=self.target.explain.label)
         self._refuse_other_cluster()

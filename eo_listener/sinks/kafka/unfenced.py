@@ -149,17 +149,16 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
             absent = client.absent(dict(tail.rows))
             refuse_unexpected(not_of_batch(absent, state.heads, facts), entry, facts, _EARLIER)
     existing = dict(tail.rows)
-    written = client.write_rows(record.number, existing)
+    written, unknown = client.write_rows(record.number, existing), Findings()
     refuse_changed(logs, client.read_targets(), facts)
     applied = finish(record, size + written, len(tail.rows) + written)
     if not applied.remaining:  # otherwise the next batch may have these rows
         unknown = not_of_batch(existing, state.heads, facts)
         refuse_unexpected(unknown, entry, facts, _EARLIER)
-        tail = replace(tail, findings=tail.findings.merged_with(unknown))
     client.write_applied(applied)
     return Applied(
         rows=written + len(tail.rows) - len(existing),
-        unexpected=(*findings.records(), *tail.findings.records()),
+        unexpected=(*findings.records(), *tail.findings.records(), *unknown.records()),
     )
 
 
@@ -442,10 +441,6 @@ class Findings:
         ranges = self._ranges.setdefault(kind, {})
         before = ranges.get(tp, offsets)
         ranges[tp] = OffsetRange(min(before.start, offsets.start), max(before.until, offsets.until))
-
-    def merged_with(self, later: Findings) -> Findings:
-        """Return these findings together with `later` findings of other kinds."""
-        return Findings(self._counts + later._counts, {**self._ranges, **later._ranges})
 
     def records(self) -> tuple[UnexpectedRecords, ...]:
         """Return the unexpected records, by kind."""

@@ -290,16 +290,14 @@ class Merge(RowWrites):
             raise tie(target.keys, target.version_column, origin, in_table=in_table)
 
     def _letter(self, refusal: RefusalReason) -> DeadLetter:
-        topic, partition, offset = self._row[: len(ORIGIN)]
+        origin = self._row[: len(ORIGIN)]
         cells: dict[str, Any] = {}
         if self._upsert.traced:
-            cells = dict(zip(ORIGIN, (topic, partition, offset), strict=True))
+            cells = dict(zip(ORIGIN, origin, strict=True))
         for field, value in zip(self._upsert.columns, self._row[len(ORIGIN) :], strict=True):
             cells[field.name] = _plain(value, field.type)
         row = json.dumps(cells, ensure_ascii=False)
-        return DeadLetter(
-            topic=topic, partition=partition, offset=offset, row=row, **refusal._asdict()
-        )
+        return DeadLetter.from_origin(origin, row=row, **refusal._asdict())
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
