@@ -32,7 +32,7 @@ from eo_listener.kafka.group_stores import check
 from eo_listener.model.check_finding import CheckFinding, checked, note, to_act_on
 from eo_listener.model.ledger_place import LedgerStore, place_of
 from eo_listener.preflight import child_process
-from eo_listener.preflight.child_process import Request
+from eo_listener.preflight.facts import Request
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_check import check_machine
 from eo_listener.spark.session.local_spark import LocalSpark
