@@ -157,25 +157,17 @@ def test_a_topic_without_an_id_is_noted() -> None:
     assert levels == [Severity.FINE, Severity.NOTE]
 
 
-def test_an_answer_is_read_as_it_was_written() -> None:
-    """By the same class; test_start_check has the answers that cannot be read."""
-    finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
-    answer = Answer(findings=(finding,), reached=False)
-    assert Answer.parse(answer.text()) == answer
-
-
-def test_a_request_travels_whole_and_shows_no_secret() -> None:
-    """Its repr leaves out the properties, which only the child may read."""
+def test_a_request_and_its_answer_travel_whole() -> None:
+    """The repr of a request leaves out the properties, which only the child may read."""
+    properties = {"bootstrap.servers": "k:9092", "sasl.password": "hunter2"}
     request = Request(
-        properties={"bootstrap.servers": "k:9092", "sasl.password": "hunter2"},
-        groups=("g",),
-        topics=("t",),
-        mode="member",
-        recommit_interval=60.0,
-        running=True,
+        properties=properties, groups=("g",), topics=("t",), mode="member", running=True
     )
     assert Request.parse(request.text()) == request
     assert "hunter2" not in repr(request)
+    finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
+    answer = Answer(findings=(finding,), reached=False)
+    assert Answer.parse(answer.text()) == answer
 
 
 @pytest.mark.parametrize(("name", "mode", "wrong"), [
