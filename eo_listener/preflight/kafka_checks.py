@@ -105,7 +105,11 @@ _OWN_GROUP = "give the query a group of its own"
 def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Request) -> Findings:
     """Yield the findings about a group. `topics` has the facts about the topics of its offsets."""
     about = f"group {group.name}"
-    yield from judge_group_rights(about, group, plan)
+    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
+    # Kafka describes no group of another type.
+    described = group.protocol is None or facts.error in (None, _NO_RIGHT)
+    if described and (yield from judge_rights(about, facts, ["READ"], plan)):
+        yield fine(about, "the client may commit to it (Read)")
     if group.protocol is not None:
         yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
         return
@@ -132,15 +136,6 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Reque
         )
     elif plan.mode == "transactional":
         yield _transactional_id(about, group.name, plan)
-
-
-def judge_group_rights(about: str, group: GroupFacts, plan: Request) -> Findings:
-    """Yield findings about the client's right to commit to a group."""
-    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
-    if facts.protocol is not None and facts.error not in (None, _NO_RIGHT):
-        return  # Kafka describes no group of another type
-    if (yield from judge_rights(about, facts, ["READ"], plan)):
-        yield fine(about, "the client may commit to it (Read)")
 
 
 def _transactional_id(about: str, name: str, plan: Request) -> CheckFinding:
