@@ -151,7 +151,7 @@ def _imported(module: str) -> Any:
 def _sink_findings(
     sinks: Sequence[Any], query: str | None, settings: Mapping[str, str]
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of the sinks; start Spark if one needs it, and no module has done so."""
+    """Yield the findings of the sinks; start Spark if a sink needs it and no module has done so."""
     places = [place for sink in sinks if (place := place_of(sink)) is not None]
     stores = {LedgerStore.from_address(place.address) for place in places}
     tables = [LedgerAddress(store=store, place="") for store in stores if store and store.in_table]

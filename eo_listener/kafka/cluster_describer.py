@@ -1,8 +1,8 @@
 """Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
 Only the AdminClient has the requests that describe groups. While a broker restarts, these requests
-can end the whole process (see `eo_listener.kafka`). So only commands ask for a group. A driver
-starts a child process that does (`preflight/child_process.py`).
+can end the whole process (see `eo_listener.kafka`). So only commands describe groups. A driver
+starts a child process that does so (`preflight/child_process.py`).
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ class ClusterDescriber:
         """Test whether the client may write with this transactional id, without fencing a producer.
 
         Returns Kafka's error, or None if the client may. The request has a longer time-out than any
-        broker allows, so the broker refuses the request before it fences a producer: it checks
-        first the right, then the time-out, and then the id
-        (KafkaApis, TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is
-        the greatest possible number, the request fences the producer after all.
+        broker allows, so the broker refuses the request before it fences a producer: it checks the
+        right first, then the time-out, and then the id (KafkaApis,
+        TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is the
+        greatest possible number, the request fences the producer after all.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -307,7 +307,7 @@ def _findings(request: Request, cluster: ClusterDescriber) -> Findings:
 
 
 def main() -> None:
-    """Read a request from standard input, and write the answer: what a child process runs."""
+    """Read a request from standard input, and write the answer; runs in a child process."""
     sys.stdout.write(answer(Request.parse(sys.stdin.read())).text())
 
 

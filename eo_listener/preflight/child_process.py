@@ -68,7 +68,7 @@ class Answer:
 
 
 def run(request: Request) -> Answer:
-    """Check in a child process; if that process crashes, try again, at most twice.
+    """Check a cluster in a child process; if that process crashes, try again, at most twice.
 
     Raises UnavailableError and FormatError.
     """

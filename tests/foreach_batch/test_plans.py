@@ -21,8 +21,8 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
+from eo_listener.spark.jvm.calls import JvmShimClient
 from eo_listener.spark.jvm.planned_batches import LivePlans
-from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.attack import surgery
 from tests.foreach_batch.conftest import Jobs
 from tests.spark.checkpoint.recorded import unpack

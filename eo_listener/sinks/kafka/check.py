@@ -1,9 +1,9 @@
-"""Checks if rights, topics and the brokers' limits allow a KafkaSink to write. Changes nothing.
+"""Checks whether rights, topics and brokers' limits allow a KafkaSink to write. Changes nothing.
 
-A driver may call this: the requests are not those that can end a process. It fences nobody. To test
-the right to the sink's transactional id, it requests a longer transaction than the brokers allow,
-which they refuse before they look at the id. If their longest timeout is unknown, or cannot be
-exceeded, it does not try that right, and reports this.
+A driver may use this module: its requests are not those that can end a process. The check fences no
+producer. To test the right to the sink's transactional id, it requests a longer transaction timeout
+than the brokers allow, which the brokers refuse before they look at the id. If the brokers' longest
+timeout is unknown, or cannot be exceeded, the check does not test that right, and reports this.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class SinkCheck:
         )
 
     def _transactions(self, cluster: ClusterFacts, log: TopicFacts) -> Findings:
-        """Yield findings about the brokers' limits of transactions, and about the topic `log`."""
+        """Yield findings about the brokers' limits for transactions, and about the topic `log`."""
         about = f"cluster {cluster.servers}"
         longest, timeout = cluster.number(_MOST), self.explain.transaction_timeout
         if longest is not None and round(timeout * 1000) > longest:

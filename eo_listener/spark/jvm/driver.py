@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import FAILURES, asking, call
+from eo_listener.spark.jvm.calls import FAILURES, JvmShimClient, asking, call
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.running_query import (
     RunningQuery,
@@ -25,7 +25,6 @@ from eo_listener.spark.jvm.running_query import (
     source_options,
     streams,
 )
-from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _KEPT = 1000  # a limit for runs whose end is never reported: each holds a query's plan in the JVM
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
+from eo_listener.spark.jvm.calls import SHIM_PACKAGE, asking, call, class_of
 from eo_listener.spark.shim import SourceOptions
 
 if TYPE_CHECKING:

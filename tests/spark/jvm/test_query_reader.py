@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
+from eo_listener.spark.jvm.calls import SHIM, has_class
 from eo_listener.spark.jvm.driver import LiveQueries
-from eo_listener.spark.jvm.running_jvm import SHIM, has_class
 from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
 from tests.spark.jvm.conftest import Start
 
