@@ -399,10 +399,7 @@ class QueryPlanReader:
             from eo_listener.spark.jvm.planned_batches import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
             self._logs = SourceLogs(JvmShimClient())
-            self._live = LivePlans(
-                self._logs.snapshot,
-                lambda checkpoint, source: Checkpoint(checkpoint).initial(source),
-            )
+            self._live = LivePlans(self._logs.snapshot)
         return self._live
 
     def _of_files(self) -> PlanReader:

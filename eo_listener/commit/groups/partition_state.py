@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.events import Refusal
+from eo_listener.events import GuardViolation, Refusal, Violation, ViolationKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
-from eo_listener.offsets import Position
+from eo_listener.offsets import Position, TopicPartition
 
 _STARTS_KEPT = 20  # changes of a log's start: those of a few minutes, if each snapshot shows one
 
@@ -97,6 +98,10 @@ class PartitionState:
     given_up: bool = False
     #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
     ended_owner: str | None = None
+    #: The beginnings of checkpoints, by short query id, until a snapshot is compared with them.
+    beginnings: dict[str | None, Beginning] = field(default_factory=dict)
+    #: True if other live runs feed this partition too.
+    shared: bool = False
 
     @property
     def wanted(self) -> Position | None:
@@ -108,11 +113,6 @@ class PartitionState:
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
-
-    @property
-    def is_incomplete(self) -> bool:
-        """True if the group lacks an offset that must not be sent, or must not be sent yet."""
-        return self.refused is not None or self.withheld or self.given_up
 
     @property
     def is_refused(self) -> bool:
@@ -159,6 +159,9 @@ class PartitionState:
         self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_owner = None  # the query runs again, or its run has not ended after all
+        self.shared = rivals
+        if not rivals and _query_of(position) in self.beginnings:
+            self.snapshot_at = None
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
@@ -260,6 +263,47 @@ class PartitionState:
         """Record that the partition does not exist; return True if a commit to it was waiting."""
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
+
+    def add_beginning(self, position: Position, beginning: Beginning) -> None:
+        """Have a snapshot compared with `beginning` before a position of its query is sent."""
+        self.beginnings[_query_of(position)] = beginning
+
+    def judge_beginning(
+        self, tp: TopicPartition, committed: Position | None, policy: Policy
+    ) -> Iterator[GuardViolation]:
+        """Yield the event about records that nothing has read, although a commit would pass them.
+
+        Unless the policy accepts that, withhold the partition at the first of these records. If
+        the query itself committed the group's offset, nothing is known about earlier records. The
+        same holds if the checkpoint is older than this run, and no other query committed it. As
+        long as other runs feed the partition, their offsets show what was read.
+        """
+        wanted, query = self.wanted, _query_of(self.wanted)
+        if wanted is None or self.shared or self.withheld or query not in self.beginnings:
+            return
+        begin, event = self.beginnings.pop(query)
+        writer = _query_of(committed)
+        is_known = committed is not None and (writer or event.batch_id <= 0)
+        if writer == query:
+            return
+        due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
+        if begin is None:
+            begin = min(log_start, wanted.offset)
+        elif not is_known:
+            return
+        deleted = min(max(due, log_start), begin)
+        ranges = ((ViolationKind.LOST, due, deleted), (ViolationKind.NEVER_READ, deleted, begin))
+        violations = tuple(
+            Violation(kind=kind, partition=tp, start=start, until=until)
+            for kind, start, until in ranges
+            if start < until
+        )
+        if violations and not policy.accept_marks:
+            self.withheld = True
+            self.refused = self.obstacle = None
+            self.pending = _marking(due, wanted.metadata)
+        if violations:
+            yield replace(event, violations=violations, withheld=self.withheld)
 
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
         """Compare this state with the group's position and the log's end; yield the findings."""
