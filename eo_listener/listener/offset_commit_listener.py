@@ -183,8 +183,9 @@ class OffsetCommitListener(StreamingQueryListener):
         Waits at most `timeout` seconds (default: `flush_timeout`). Also returns False if a group
         lacks offsets for one of these reasons: they were refused or withheld, a setting is wrong,
         the query cannot be read, or a slower query of the same group holds them back. If such a
-        query has ended, the method returns False until the query's next run. Sources without a
-        group do not count. Do not call this method from a listener.
+        query has ended, the method returns False until the query's next run, or until no query has
+        used the cluster for five minutes. Sources without a group do not count. Do not call this
+        method from a listener.
         """
         wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
         deadline = time.monotonic() + wait

@@ -308,7 +308,7 @@ def _partitions_shared(event: events.PartitionsShared) -> str:
 
 def _committer_fenced(event: events.CommitterFenced) -> str:
     return (
-        f"this driver stops committing ({event.code}), until a query that feeds the group starts. "
+        f"nothing more is committed for the queries that run now ({event.code}). "
         f"Cause: {event.cause}. Fix: {event.fix}"
     )
 

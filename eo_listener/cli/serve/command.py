@@ -77,12 +77,12 @@ def serve(
     page: PageOptions,
     places: AuditOptions,
 ) -> None:
-    """Serve a page with groups, lag over time, verdicts and errors, until Ctrl-C.
+    """Serve a page with groups, lag, verdicts and errors.
 
-    With --checkpoint, --ledger or -g, the page also shows the findings of `eo-listener audit`. That
-    audit compares the groups of -g or, without -g, the groups named for the page. The command reads
-    Kafka and ledgers at an interval, and changes nothing. JSON: /api/status and /api/audit;
-    Prometheus: /metrics; health: /healthz.
+    Runs until Ctrl-C. With --checkpoint, --ledger or -g, the page also shows the findings of
+    `eo-listener audit`. That audit compares the groups of -g or, without -g, the groups named for
+    the page. The command reads Kafka and ledgers at an interval, and changes nothing. JSON:
+    /api/status and /api/audit; Prometheus: /metrics; health: /healthz.
     """
     names = names or []
     require_groups(names, every=every_group)

@@ -519,13 +519,13 @@ class GroupState:
         The group also lacks offsets that an ended run could not commit, until a later run feeds
         their partition.
         """
-        fed = {tp.topic for tp in self._partitions}
-        lost = any(
+        states, fed = self._partitions.values(), {tp.topic for tp in self._partitions}
+        held_back = any(state.refused or state.withheld or state.given_up for state in states)
+        of_old_topics = any(
             topic not in fed or not runs.isdisjoint(self._runs)
             for topic, runs in self._recreated.items()
         )
-        lost = lost or any(state.is_incomplete for state in self._partitions.values())
-        return self.idle() and self._fenced is None and not lost
+        return self.idle() and not (held_back or of_old_topics or self._fenced is not None)
 
     def stuck(self, now: float) -> bool:
         """Return True if Kafka rejected all pending offsets: a short wait will not help."""
