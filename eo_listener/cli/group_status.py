@@ -235,7 +235,7 @@ class StatusReader:
             offsets: dict[TopicPartition, int] = {}
             for (_, tp), offset in remaining.items():
                 offsets.setdefault(tp, offset)
-            times = oldest_records(self._properties, offsets, committed=False, seconds=seconds)
+            times = oldest_records(self._properties, offsets, seconds=seconds)
             for key in [key for key, offset in remaining.items() if offsets[key[1]] == offset]:
                 del remaining[key]
                 if key[1] in times:

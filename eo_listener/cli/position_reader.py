@@ -712,6 +712,6 @@ def _open_since(
     properties: Mapping[str, str], logs: Mapping[TopicPartition, LogFacts]
 ) -> dict[TopicPartition, float]:
     still_open = {tp: log.stable for tp, log in logs.items() if log.stable < log.end}
-    times = oldest_records(properties, still_open, committed=False, seconds=_OLDEST)
+    times = oldest_records(properties, still_open, seconds=_OLDEST)
     now = time.time()
     return {tp: max(0.0, now - written / 1000) for tp, written in times.items()}
