@@ -21,7 +21,7 @@ from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks.arrow_rows import TaskSize
 from eo_listener.sinks.postgres.catalog import existing_tables
 from eo_listener.sinks.postgres.columns import ColumnLayout
-from eo_listener.sinks.postgres.copy_lines import Lines
+from eo_listener.sinks.postgres.copy import Lines
 from eo_listener.sinks.target import Target
 
 TABLE = "flights"

@@ -65,7 +65,6 @@ class CommitFailed(Event):
 class Refusal(Enum):
     """The reason why offsets were not sent to Kafka at all."""
 
-    BELOW_COMMITTED = "below what this driver has committed"
     BELOW_GROUP = "below what the group holds"
     BEYOND_LOG_END = "beyond the end of the log"
     WITHHELD_BEFORE = "withheld by the guard in an earlier run"
@@ -76,10 +75,10 @@ class CommitRefused(Event):
     """The committer did not send offsets, because they would give the group a wrong position.
 
     `offsets` are the refused offsets. `obstacles` has the offset with which each refused offset
-    conflicts: a greater offset of the group or of this driver, or the end of the log. `writer` is
-    the run that committed the first of the group's offsets, or None if the run is unknown or
-    another program committed the offset. With `BEYOND_LOG_END`, `offsets` may have been committed
-    before the log was truncated: the committer does not send them again until the log reaches them.
+    conflicts: a greater offset of the group, or the end of the log. `writer` is the run that
+    committed the first of the group's offsets, or None if the run is unknown or another program
+    committed the offset. With `BEYOND_LOG_END`, `offsets` may have been committed before the log
+    was truncated: the committer does not send them again until the log reaches them.
     """
 
     cluster: str
@@ -122,10 +121,10 @@ class GroupOffsetsMissing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecreated(Event):
-    """A topic was deleted and recreated; this driver commits nothing more for it.
+    """A topic was deleted and recreated; the queries that run now are not committed for it.
 
-    `offsets` were not committed yet, and belong to the old topic. `was` and `now` are the old and
-    the new topic id (KIP-516).
+    A run that starts later is. `offsets` were not committed yet, and belong to the old topic. `was`
+    and `now` are the old and the new topic id (KIP-516).
     """
 
     cluster: str
@@ -138,10 +137,11 @@ class TopicRecreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitterFenced(Event):
-    """Another committer has taken over the group, and the broker permanently refuses this one.
+    """Another committer has taken over the group, and the broker refuses this one.
 
-    This committer no longer commits `offsets`: the other committer does. `code` is Kafka's error
-    name.
+    The queries that run now are no longer committed to the group; a run that starts later takes
+    the group back. This committer no longer commits `offsets`: the other committer does. `code` is
+    Kafka's error name.
     """
 
     cluster: str

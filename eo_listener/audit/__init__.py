@@ -4,8 +4,7 @@ The proof itself reads and writes nothing.
 """
 
 from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
-from eo_listener.audit.proof import explain, prove
-from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind, Gravity, explain, prove
 from eo_listener.audit.table_rows import RowFacts, read_rows
 
 __all__ = [

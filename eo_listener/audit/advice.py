@@ -17,6 +17,7 @@ from eo_listener.model.typed_command import CLIENT, SPARK, STORAGE, ClusterComma
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 STOP: Final = "stop the query; "
+_GO_ON: Final = 'exactly_once(..., on_gap="accept"), until a batch is committed'
 FROM_EARLIEST: Final = (
     'start the query with a new checkpointLocation and "startingOffsets", "earliest"'
 )
@@ -69,19 +70,39 @@ class Advice:
             f"{self.begin_from_ledger(ledger)}, with the sink under its old name"
         )
 
-    def catch_up(self, ledger: LedgerPositions, restart: str) -> str:
+    @property
+    def _source(self) -> str:
+        """The argument of `starting_offsets` that names the cluster."""
+        if self.cluster.client:
+            return "options=OPTIONS_OF_THE_KAFKA_SOURCE"
+        return f'bootstrap_servers="{self.cluster.address}"'
+
+    def catch_up(self, ledger: LedgerPositions, restart: str, *, is_apart: bool) -> str:
         """Return the advice for a ledger that is behind the checkpoint.
 
-        `restart` is the advice to start the query at the ledger's position.
+        `restart` is the advice to start the query at the ledger's position. `is_apart` is True if
+        the ledger can be restored without its table.
         """
         if ledger.replaced:
             return self.begin_from(ledger)
-        if not ledger.targets:
-            return restart
-        return target_first(
-            f"topic {few(ledger.targets)} has these records",
-            all_there='exactly_once(..., on_gap="accept"), until a batch is committed',
-            none_there=restart,
+        if ledger.targets:
+            return target_first(
+                f"topic {few(ledger.targets)} has these records",
+                all_there=_GO_ON,
+                none_there=restart,
+            )
+        if ledger.unclaimed is None and is_apart:
+            return (
+                f"{restart}; or, if the table already has these records (--rows shows them), so "
+                f"that this would write them twice: {_GO_ON}"
+            )
+        return restart
+
+    def keep_rows(self) -> str:
+        """Return the advice for a ledger that is behind the rows of its table."""
+        return (
+            "do not start from the ledger, which would write these rows twice. Restore the table "
+            f"and its ledger from one copy; or, if the table has all of these records, {_GO_ON}"
         )
 
     def begin_or_restore(self, ledger: LedgerPositions, restart: str) -> str:
@@ -108,7 +129,7 @@ class Advice:
         query = literal(ledger.key.query)
         return (
             f'{STOP}start it with a new checkpointLocation and .option("startingOffsets", '
-            f"starting_offsets(ledger=sink, query={query}{more}, options=...)){consent}"
+            f"starting_offsets(ledger=sink, query={query}{more}, {self._source})){consent}"
         )
 
     def begin_beside_ledger(self, ledger: LedgerPositions, *, cut_back: bool) -> str:
@@ -123,7 +144,7 @@ class Advice:
         return (
             f'{STOP}start it under another name, exactly_once(..., name="NEW"), with a new '
             'checkpointLocation and .option("startingOffsets", starting_offsets(ledger=sink, '
-            f'query={query}, out_of_range="latest", options=...)){alternative}. The query then '
+            f'query={query}, out_of_range="latest", {self._source})){alternative}. The query then '
             "begins at the end of the log and does not read the records written since the log was "
             "cut back. To read them, replace -1 in the JSON that starting_offsets returns with the "
             "offset to which the log was cut back, from the broker's log"
@@ -172,7 +193,7 @@ class Advice:
         """
         return (
             'start the query with a new checkpointLocation and .option("startingOffsets", '
-            f'starting_offsets(group={literal(group)}, missing="fail", options=...))'
+            f'starting_offsets(group={literal(group)}, missing="fail", {self._source}))'
         )
 
     def begin_after(self, group: str, offsets: Ends) -> str:

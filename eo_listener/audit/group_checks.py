@@ -5,12 +5,14 @@ Reads and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from eo_listener.audit.advice import Advice
 from eo_listener.audit.intervals import size
 from eo_listener.audit.position_finding import (
     Findings,
+    Harm,
     PositionFinding,
     PositionFindingKind,
     listed,
@@ -30,6 +32,11 @@ from eo_listener.model.check_finding import Severity
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
+
+_ONLY_BACK: Final = (
+    ". If the group was only moved back, nothing is lost, and the query's next commit moves it "
+    "forward again"
+)
 
 
 def check_groups(positions: Positions, advice: Advice) -> Findings:
@@ -185,11 +192,14 @@ class _GroupCheck:
             is_own = writer is not None and writer.query_id and own.startswith(writer.query_id)
             if at is None or is_own or tp in self._incomparable:
                 continue
-            offset = max(at.offset, self._applied.get(tp, 0), self._log_start(tp))
+            # A group that was moved back had been beyond its offset.
+            held = max(at.offset, (writer and writer.rewound_from) or 0)
+            offset = max(held, self._applied.get(tp, 0), self._log_start(tp))
             if offset < start and tp.topic not in self._positions.uncommitted:
                 unread[tp] = OffsetRange(offset, start)
         if unread:
             group = self._group.name
+            is_certain = all(self._group.writer(tp) is not None for tp in unread)
             again = (
                 "read them with a batch query (spark.read, with startingOffsets and endingOffsets)"
                 if any(checkpoint.done.get(tp, 0) > offsets.until for tp, offsets in unread.items())
@@ -198,11 +208,15 @@ class _GroupCheck:
             yield PositionFindingKind.NEVER_READ.finding(
                 self.about,
                 "the query began to read beyond the offsets that another program has committed: "
-                f"the {size(unread.values()):,} records in between were not read: {listed(unread)}",
+                f"the {size(unread.values()):,} records in between "
+                f"{'were' if is_certain else 'may have been'} not read: {listed(unread)}",
                 cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
-                "are not the group's offsets; or the group is not this query's",
-                fix=f"check that {group} is the query's group; if it is, {again}",
+                "are not the group's offsets; or the group is not this query's"
+                + ("" if is_certain else "; or somebody has moved the group back since"),
+                fix=f"check that {group} is the query's group; if it is, {again}"
+                + ("" if is_certain else _ONLY_BACK),
                 ranges=single(unread),
+                harm=None if is_certain else Harm.UNPROVED,
             )
 
     def _never_committed(self) -> Findings:
@@ -222,7 +236,8 @@ class _GroupCheck:
                 cause="the name is wrong: this is the group of a consumer; or the group was "
                 "changed with Kafka's own tool after the query's last commit",
                 fix="check that -g names the query's group; if it does, the query's next commit "
-                "goes to it, unless the group is ahead of the query",
+                "goes to it, unless the group is ahead of the query: then move it back (group "
+                "rewind)",
                 severity=Severity.PROBLEM,
                 ranges=single(other),
             )
@@ -343,10 +358,17 @@ class _GroupCheck:
                 self.about,
                 f"it is behind the query: {listed(behind)}; its lag appears "
                 f"{size(behind.values()):,} records too high",
-                cause="no listener is running, or its commits fail (see the query's log)",
+                cause=_who_moved_back(map(self._group.writer, behind))
+                or "no listener is running, or its commits fail (see the query's log)",
                 fix=self._commit(rewind=False),
                 ranges=single(behind),
             )
+
+
+def _who_moved_back(writers: Iterable[CommitMetadata | None]) -> str:
+    """Return the cause of a group that was moved back, or an empty text if it was not."""
+    back = {str(writer) for writer in writers if writer and writer.rewound_from is not None}
+    return f"it was moved back: {few(sorted(back))}" if back else ""
 
 
 def check_drained(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eo_listener.audit.advice import FROM_EARLIEST, STOP, Advice
-from eo_listener.audit.intervals import size
+from eo_listener.audit.intervals import common, size
 from eo_listener.audit.next_batch import NextBatch, Verdict, starts
 from eo_listener.audit.position_finding import (
     Findings,
@@ -37,7 +37,7 @@ from eo_listener.errors import (
 from eo_listener.model.check_finding import Severity
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
-from eo_listener.model.ledger_place import literal
+from eo_listener.model.ledger_place import LedgerStore, literal
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 
@@ -106,7 +106,7 @@ def check_ledgers(positions: Positions, advice: Advice, next_batch: NextBatch | 
             yield no_ledger(store, positions, advice)
         verdicts = [None] * len(store.ledgers) if next_batch is None else next_batch.verdicts[place]
         for ledger, verdict in zip(store.ledgers, verdicts, strict=True):
-            check = _LedgerCheck(positions, ledger, advice, next_batch, verdict)
+            check = _LedgerCheck(positions, store, ledger, advice, next_batch, verdict)
             findings = list(check.findings())
             yield from findings
             yield from other_names(ledger, store, positions)
@@ -123,12 +123,15 @@ class _LedgerCheck:
     def __init__(
         self,
         positions: Positions,
+        store: StorePositions,
         ledger: LedgerPositions,
         advice: Advice,
         next_batch: NextBatch | None,
         verdict: Verdict | None,
     ) -> None:
         self._positions = positions
+        place = LedgerStore.from_address(store.address)
+        self._is_apart = place is None or not place.in_table
         self._ledger = ledger
         self._advice = advice
         self._next = next_batch
@@ -280,7 +283,8 @@ class _LedgerCheck:
                 f"{listed(foreign)}; the audit cannot tell if the sink has what this query has "
                 "read",
                 cause=self._who(foreign),
-                fix="name the query as the ledger does (--query NAME), then count the rows "
+                fix="if the query has a newer checkpoint, audit that one, and delete this one; if "
+                "not, name the query as the ledger does (--query NAME), then count the rows "
                 "(--rows)",
                 ranges=single(foreign),
             )
@@ -349,6 +353,19 @@ class _LedgerCheck:
         }
         if not behind:
             return
+        present = self._present(behind)
+        if present:
+            yield PositionFindingKind.LEDGER_BEHIND.finding(
+                self.about,
+                f"it is behind the checkpoint: {listed(behind)}; but the table has rows at "
+                f"{present:,} of these offsets",
+                cause="only the ledger was restored from an older copy, or another program wrote "
+                "these rows",
+                fix=self._advice.keep_rows(),
+                ranges=single(behind),
+                harm=Harm.UNPROVED,
+            )
+            return
         gone, back = self._deleted(behind), self._ledger.rollback
         rest = f", of which Kafka has deleted up to {size(gone.values()):,}" if gone else ""
         yield PositionFindingKind.LEDGER_BEHIND.finding(
@@ -360,12 +377,19 @@ class _LedgerCheck:
             "the query no longer writes to, name the other sink with --sink"
             if back is None
             else back.cause,
-            fix=self._advice.catch_up(self._ledger, self._begin)
+            fix=self._advice.catch_up(self._ledger, self._begin, is_apart=self._is_apart)
             if back is None
             else self._to_undo(back),
             ranges=single(behind),
             severity=self._severity,
             harm=self._harm,
+        )
+
+    def _present(self, behind: Ranges) -> int:
+        """Return the number of offsets in `behind` at which the table has rows."""
+        unclaimed = self._ledger.unclaimed or {}
+        return sum(
+            size(common((offsets,), unclaimed.get(tp, ()))) for tp, offsets in behind.items()
         )
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:

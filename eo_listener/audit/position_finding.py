@@ -242,7 +242,11 @@ class AuditOutcome:
             for finding in self.findings
             if finding.matters or finding.kind is PositionFindingKind.LEDGER_EMPTY
         )
-        return "nothing found lost or doubled" if uncertain else "nothing lost, nothing doubled"
+        if uncertain:
+            return "nothing found lost or doubled"
+        if self.uncounted_rows:
+            return "by the positions, nothing lost or doubled"
+        return "nothing lost, nothing doubled"
 
     @property
     def verdict(self) -> str:

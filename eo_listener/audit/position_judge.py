@@ -20,7 +20,7 @@ from eo_listener.audit.position_finding import (
     single,
 )
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
-from eo_listener.audit.result import AuditFinding, AuditFindingKind, Gravity
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind, Gravity
 from eo_listener.audit.source_checks import HANGING, check_source
 from eo_listener.batch_guard.judge import Judgement
 from eo_listener.errors import EoListenerError, few, length

@@ -8,12 +8,12 @@ never be ahead of a later reading, unless something is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from eo_listener.audit.evidence import LogFacts
-from eo_listener.audit.intervals import union, without
+from eo_listener.audit.intervals import Intervals, union, without
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TableRollback
@@ -110,6 +110,9 @@ class GroupPositions:
         return None if position is None else CommitMetadata.parse(position.metadata)
 
 
+Unclaimed = dict[tuple[str, str], dict[TopicPartition, Intervals]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPositions:
     """The ledger of one sink and query in a store, with the facts of its history."""
@@ -136,6 +139,8 @@ class LedgerPositions:
     replaced: tuple[str, ...] = ()
     #: The position of each partition when the ledger was read again.
     later: Ends = field(default_factory=_none)
+    #: The offsets of the table's rows that the ledger does not have; None if rows were not counted.
+    unclaimed: Mapping[TopicPartition, Intervals] | None = None
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -195,6 +200,20 @@ class Positions:
     def ledgers(self) -> tuple[LedgerPositions, ...]:
         """The ledgers of all stores."""
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
+
+    def with_rows(self, unclaimed: Unclaimed) -> Positions:
+        """Return a copy that knows the rows that no ledger has, by store and sink."""
+        stores = (
+            replace(
+                store,
+                ledgers=tuple(
+                    replace(ledger, unclaimed=unclaimed.get((store.store, ledger.key.sink)))
+                    for ledger in store.ledgers
+                ),
+            )
+            for store in self.stores
+        )
+        return replace(self, stores=tuple(stores))
 
     @property
     def compared(self) -> tuple[str, ...]:

@@ -50,6 +50,11 @@ BESIDE_KAFKA = (
     ". The query also has sources other than Kafka: a new checkpoint reads these from their "
     "beginning, and must be confirmed as the next error says"
 )
+MOVE_BACK = (
+    " If the table was moved to another schema (SET SCHEMA), no command can carry its ledger over: "
+    "move the table back, and start the query with the old schema until this batch is committed. "
+    'Then move the table again, and start with exactly_once(..., on_first="accept").'
+)
 _ALONE = "read that topic in a separate query, with a name and a table of its own"
 
 
@@ -60,7 +65,8 @@ class ErrorText(NamedTuple):
     the value that confirms a new checkpoint. `{rename}` is the command that gives a ledger the
     current sink and query name, `{move}` the command that changes only its sink; a colon precedes
     both. `{accept}` is the command that accepts the first gap. These three are empty for a sink
-    whose ledger no command finds.
+    whose ledger no command finds. `{back}` is `MOVE_BACK`, or empty if the table is in the same
+    schema as before.
     """
 
     problem: str
@@ -294,7 +300,7 @@ class BatchErrorKind(Enum):
         "table but not yet in the checkpoint's commits; if the table itself was renamed, its "
         "rows would be written twice",
         "(1) If the table itself was renamed (ALTER TABLE), carry its ledger over{move}, and "
-        "keep the name, exactly_once(..., name={old}). (2) If the sink now names a different "
+        "keep the name, exactly_once(..., name={old}).{back} (2) If the sink now names a different "
         "table, start the query once with the old table, or with a sink for each, until this "
         "batch is committed. Then start it with the new table: exactly_once(..., "
         'on_first="accept"). (3) If another exactly_once(...) of the same foreachBatch function '

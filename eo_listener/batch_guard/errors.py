@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eo_listener.batch_guard.error_kinds import BESIDE_KAFKA, STATE, BatchErrorKind
+from eo_listener.batch_guard.error_kinds import BESIDE_KAFKA, MOVE_BACK, STATE, BatchErrorKind
 from eo_listener.errors import few
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
@@ -76,7 +76,7 @@ class BatchErrors:
         if plan.counted is not None and "startingOffsets" in text.fix:
             loses = BESIDE_KAFKA + loses
         tp, (first, _) = min(self._errors[kind].items())
-        rename = move = accept = ""
+        rename = move = accept = back = ""
         if ledger is not None and place is not None:
             key = LedgerKey(ledger.key, name)
             execute = (_AT_ONCE,) if ledger.at_once else ()
@@ -84,6 +84,8 @@ class BatchErrors:
             rename = f": {place.rename(self._old, key, *execute)}"
             move = f": {place.rename(self._old, moved, *execute)}"
             accept = f"each: {place.accept(key, tp, first, *execute)}; or "
+            if place.schema is not None and _schema(self._old.sink) != _schema(ledger.key):
+                back = MOVE_BACK
         fix = text.fix.format(
             name=literal(name),
             consent=literal(self._consent),
@@ -91,6 +93,7 @@ class BatchErrors:
             rename=rename,
             move=move,
             accept=accept,
+            back=back,
         )
         named = [
             f"{tp} {offset_range}" + (f" ({note})" if note else "")
@@ -102,3 +105,8 @@ class BatchErrors:
             cause=text.cause,
             fix=fix + loses,
         )
+
+
+def _schema(sink: str) -> str:
+    """Return the schema in the key of a sink in PostgreSQL."""
+    return sink.partition(".")[0]

@@ -23,8 +23,8 @@ from eo_listener.audit.position_finding import (
     outcome,
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
-from eo_listener.audit.positions import LedgerPositions, Positions
-from eo_listener.audit.proof import prove, still_unclaimed
+from eo_listener.audit.positions import LedgerPositions, Positions, Unclaimed
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind, prove, still_unclaimed
 from eo_listener.cli import completion
 from eo_listener.cli.options import (
     Json,
@@ -226,6 +226,7 @@ def _report(
                 groups = () if wait is None else positions.groups
                 unread = {group.name: reader.unread(group, positions) for group in groups}
                 findings = [*judge_positions(positions, advice), *reader.failures]
+                drained: list[PositionFinding] = []
                 if wait is not None:
                     drained = _drained(positions, unread, findings, advice, before)
                     waiting = [f"{each.about}: {each.what}" for each in drained if each.matters]
@@ -239,9 +240,16 @@ def _report(
                         continue
                     findings += drained
                 if columns is not None:
-                    findings += _rows(
-                        reader, positions, columns, advice, read_committed=read_committed
+                    unclaimed: Unclaimed = {}
+                    rows = list(
+                        _rows(
+                            *(reader, positions, columns, advice, unclaimed),
+                            read_committed=read_committed,
+                        )
                     )
+                    # A ledger may be behind its rows; these are not lost.
+                    beside_rows = judge_positions(positions.with_rows(unclaimed), advice)
+                    findings = [*beside_rows, *reader.failures, *drained, *rows]
                 break
     result = outcome(
         findings,
@@ -288,10 +296,14 @@ def _rows(
     positions: Positions,
     columns: Sequence[str],
     advice: Advice,
+    unclaimed: Unclaimed,
     *,
     read_committed: bool,
 ) -> Iterator[PositionFinding]:
-    """Yield the findings about rows; count each table once, even if several queries write to it."""
+    """Yield the findings about rows; count each table once, even if several queries write to it.
+
+    Adds to `unclaimed`, by store and sink, the offsets of rows that no ledger has.
+    """
     if reader.logs is None:
         error = SettingsError(
             "rows cannot be counted without the source's log",
@@ -304,23 +316,27 @@ def _rows(
         for sink in sorted({ledger.key.sink for ledger in store.ledgers}):
             ledger = next(candidate for candidate in store.ledgers if candidate.key.sink == sink)
             try:
-                yield from _prove_rows(
-                    reader, ledger, columns, advice, read_committed=read_committed
-                )
+                proof, counted = _proof(reader, ledger, columns, read_committed=read_committed)
             except MissingExtraError:
                 raise
             except EoListenerError as error:
                 yield not_read(f"rows of {sink}", error)
+                continue
+            extra = unclaimed[store.store, sink] = {}
+            for finding in proof:
+                if finding.kind is AuditFindingKind.UNCLAIMED:
+                    extra[finding.partition] = (*extra.get(finding.partition, ()), finding.range)
+            yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
 
 
-def _prove_rows(
+def _proof(
     reader: PositionReader,
     ledger: LedgerPositions,
     columns: Sequence[str],
-    advice: Advice,
     *,
     read_committed: bool,
-) -> Iterator[PositionFinding]:
+) -> tuple[list[AuditFinding], _Counted]:
+    """Return the gap proof of a sink's table, and the counter of its rows."""
     store: LedgerReader = reader.readers[ledger.store]
     sink = ledger.key.sink
     counted = _Counted(store.row_origins(sink, columns))
@@ -329,8 +345,7 @@ def _prove_rows(
     logs = reader.logs.facts(sorted({tp for tp, _ in applied}))
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
     findings = prove(merged(applied, ids), counted, reader.logs, read_committed=read_committed)
-    proof = still_unclaimed(findings, claims(store, sink, ids))
-    yield from judge_rows(ledger, sink, proof, advice, counted.rows, counted.without)
+    return list(still_unclaimed(findings, claims(store, sink, ids))), counted
 
 
 class _Counted:

@@ -57,7 +57,7 @@ def show(
     """Show batches, offsets and sources, and the batch in doubt.
 
     A batch in doubt is planned and not committed: the query writes it again when it starts. Exit
-    status 1 if a file cannot be used.
+    status 1 if a file cannot be used, or if a file that Spark needs is missing.
     """
     checkpoint = open_checkpoint(location, storage)
     contents = read_contents(checkpoint, batch)

@@ -47,7 +47,7 @@ from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from eo_listener.preflight.facts import GroupFacts
 from eo_listener.sinks.ledger_address import LedgerAddress
-from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint
 from eo_listener.spark.checkpoint.errors import CheckpointError, FileFindingKind
 from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
@@ -347,7 +347,7 @@ class CheckpointReading:
         newest = max(batches.planned, default=-1)
         rests = max(batches.committed, default=-1) == committed.newest and not committed.damaged
         if newest <= committed.newest:
-            return self._with_next(committed, committed.newest + 1) if rests else committed
+            return self._with_next(committed, committed.newest + 1, batches) if rests else committed
         try:
             offsets = self._checkpoint.offsets(newest)
         except CheckpointError as error:
@@ -365,16 +365,18 @@ class CheckpointReading:
         )
         if not rests or offsets.continuous:
             return planned
-        skipped = tuple(batch for batch in batches.planned if committed.newest < batch < newest)
+        skipped = batches.skipped
         if (
             newest > committed.newest + 1
             and not skipped
             and not _are_consecutive(batches.committed)
         ):
             return planned  # asynchronous progress tracking, which leaves out files
-        return self._with_next(replace(planned, skipped=skipped), newest)
+        return self._with_next(replace(planned, skipped=skipped), newest, batches)
 
-    def _with_next(self, positions: CheckpointPositions, batch: int) -> CheckpointPositions:
+    def _with_next(
+        self, positions: CheckpointPositions, batch: int, batches: Batches
+    ) -> CheckpointPositions:
         """Add the plan of `batch`, the next batch to write. If a file is unusable, add its name."""
         try:
             if batch == positions.planned:
@@ -383,6 +385,8 @@ class CheckpointReading:
                 last = self._checkpoint.offsets(batch - 1)
                 if last.continuous:
                     return positions
+                for needed in batches.needed:
+                    self._checkpoint.offsets(needed)
                 plan = following_batch(self._checkpoint, last)
             else:  # nothing is planned yet
                 return positions

@@ -15,7 +15,7 @@ from eo_listener.errors import StorageError
 from eo_listener.events import Event, GuardViolation
 from eo_listener.follow.config import FollowedCheckpoint
 from eo_listener.follow.notices import ActiveNotices, Notice, NoticeKind
-from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.commit_metadata import CommitMetadata, short_id
 from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint.errors import FileFinding
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
@@ -62,7 +62,14 @@ def plan(
             if group is None:
                 without.add(topic)
             else:
-                parts.append(GroupOffsets(cluster=target.cluster, group=group, positions=positions))
+                parts.append(
+                    GroupOffsets(
+                        cluster=target.cluster,
+                        group=group,
+                        positions=positions,
+                        owner=short_id(query_id),
+                    )
+                )
     return combine(parts), tuple(sorted(without))
 
 
@@ -71,16 +78,18 @@ class Step:
     """The actions that follow from a reading.
 
     `withheld` are the commits that the guard withholds. If `recommit` is True, the committer
-    commits all offsets again, even those already committed. `released` means that the earlier
-    offsets of this checkpoint no longer hold back other checkpoints with the same groups. `pause`
-    is the time until the next reading, in seconds.
+    commits all offsets again, even those already committed. `released` is the id of the query
+    whose checkpoint is gone: its offsets no longer hold back other checkpoints with the same
+    groups. If another query has `replaced` it, its waiting offsets are not committed either.
+    `pause` is the time until the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()
     withheld: tuple[GroupOffsets, ...] = ()
     recommit: bool = False
     events: tuple[Event, ...] = ()
-    released: bool = False
+    released: str | None = None
+    replaced: bool = False
     pause: float
 
 
@@ -170,7 +179,8 @@ class CheckpointTracker:
             "it was deleted or moved",
             "nothing, if that was intended: its groups stay as they are, and `follow` waits for it",
         )
-        return Step(events=events, released=True, pause=self._interval)
+        self._recommitted_at = None  # if it is only moved away, all offsets are offered again
+        return Step(events=events, released=self._query_id, pause=self._interval)
 
     def _present(self, reading: Reading, now: float) -> Step:
         events = [
@@ -180,10 +190,16 @@ class CheckpointTracker:
         ]
         if reading.query_id is None:
             return Step(events=tuple(events), pause=self._interval)
+        before = self._query_id
         replaced = self._identify(reading.query_id)
         events += replaced
         step = self._advance(reading, now)
-        return replace(step, events=(*events, *step.events), released=bool(replaced))
+        return replace(
+            step,
+            events=(*events, *step.events),
+            released=before if replaced else None,
+            replaced=bool(replaced),
+        )
 
     def _identify(self, query_id: str) -> tuple[Notice, ...]:
         """Remember the query id; return a notice if the checkpoint had a different id before."""
@@ -216,7 +232,7 @@ class CheckpointTracker:
             return Step(events=self._nothing(reading), pause=self._interval)
         first = self._recommitted_at is None
         recommit = not first and is_due(self._recommitted_at, now, self._recommit_interval)
-        if durable == last and not recommit:
+        if durable == last and not (first or recommit):
             return Step(pause=self._interval)
         if first or recommit:
             self._recommitted_at = now

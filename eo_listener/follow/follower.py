@@ -240,7 +240,10 @@ class Follower:
     def _act(self, shown: str, step: Step) -> None:
         """Carry out a step of one checkpoint, on the thread that reads the checkpoint."""
         with self._order:  # offsets that were allowed first must be offered first
-            released = self._shared.drop(shown) if step.released else ()
+            released: tuple[GroupOffsets, ...] = ()
+            if step.released is not None:
+                self._committer.end_run(step.released, replaced=step.replaced)
+                released = self._shared.drop(shown)
             lowest = [self._shared.lowest(shown, shown, commit) for commit in step.commits]
             commits = tuple(commit for commit, _ in lowest)
             if self._outcomes is not None:

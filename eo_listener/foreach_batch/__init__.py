@@ -14,9 +14,9 @@ Replays and runs:
   session for each run. A local property of the thread names the query too, but only if pyspark pins
   its threads. Under Spark Connect the run is unknown. But Spark Connect starts a new process for
   the user's function each time a query starts. So the process and the query id together identify a
-  run, for every `exactly_once` in that process (`plan_reader`).
+  run, for every `exactly_once` in that process (`QueryPlanReader`).
 
-Rows that are computed once (`data_frames`):
+Rows that are computed once (`DataFrames`):
 
 - If the rows come from a shuffle and an executor is lost, Spark computes some of the rows a second
   time, and the results of the two computations may be inconsistent (`spark/jvm/stage_attempts.py`).

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import logging
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eo_listener.batch_guard.judge import OnFirst, OnGap, OnRecreated
-from eo_listener.errors import EoListenerError, SettingsError
+from eo_listener.errors import EoListenerError, SettingsError, SinkError
 from eo_listener.events import Observer, Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.data_frames import DataFrames
-from eo_listener.foreach_batch.plan_reader import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import PROCESS_WRITES
 from eo_listener.foreach_batch.sink_writer import RetryLimits
+from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.model.protocols import Sink
+from eo_listener.model.protocols import GroupSnapshot, PlanReader, Sink
 from eo_listener.observers.log import EventLogger
 from eo_listener.observers.metrics.serve import CountWhereServed
 from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.spark.checkpoint.checkpoint import Checkpoint
+from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
+from eo_listener.spark.computed_rows import OFTEN, cached_rows, computed_rows, is_connect
+from eo_listener.spark.jvm.stage_attempts import (
+    LOST_SHUFFLE,
+    REPEATED,
+    RunStages,
+    has_shuffle,
+    tagged_jobs,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -275,3 +288,143 @@ def _fits(signature: inspect.Signature, *arguments: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+_TRIES: Final = 3
+
+
+class DataFrames:
+    """Carries out a batch's operations on DataFrames, also under Connect. Raises Spark's errors."""
+
+    def __init__(self) -> None:
+        self._stages = RunStages()
+
+    def is_frame(self, output: object) -> bool:
+        """Return True for a DataFrame of Spark, not of pandas. Sends no request to Spark."""
+        return any(
+            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+            for kind in type(output).__mro__
+        )
+
+    def has_shuffle(self, frame: Any) -> bool:
+        """Return True if a shuffle precedes the rows of `frame`; False under Spark Connect.
+
+        A Connect client cannot read the physical plan.
+        """
+        return not is_connect(frame) and has_shuffle(frame)
+
+    def cached(self, frame: Any) -> AbstractContextManager[None]:
+        """Cache the rows of `frame` while Spark computes several frames that use them."""
+        return cached_rows(frame)
+
+    @contextmanager
+    def computed(self, frame: Any, source: Any, plan: PlannedBatch) -> Iterator[Any]:
+        """Compute the rows of `frame` once, and yield the frame to use.
+
+        `source` is the DataFrame of the batch, from which `frame` is made. Raises JvmError, and
+        SinkError if Spark has computed a part of the rows twice.
+        """
+        if is_connect(frame):
+            with computed_rows(frame) as rows:
+                yield rows
+            return
+        session, batch = frame.sparkSession, (plan.run_id, plan.batch_id)
+        for _ in range(_TRIES):
+            with ExitStack() as stack:
+                with tagged_jobs(session) as tag:
+                    rows = stack.enter_context(computed_rows(frame))
+                if not self._stages.have_repeated(session, batch, tag):
+                    stack.callback(self._stages.skip_jobs, session)
+                    yield rows
+                    return
+            if self.has_shuffle(source):  # each new attempt would read the same damaged shuffle
+                break
+        raise SinkError(
+            REPEATED,
+            cause=LOST_SHUFFLE,
+            fix=f"Restart the query: it computes the whole batch again. {OFTEN}",
+        )
+
+    def discard(self, frame: Any) -> None:
+        """Compute all rows of `frame`, and discard them."""
+        frame.write.format("noop").mode("overwrite").save()
+
+
+_log = logging.getLogger("eo_listener")
+_PROCESS: Final = uuid.uuid4()
+
+
+class QueryPlanReader:
+    """Reads plans from the live query or the checkpoint, depending on the kind of DataFrame.
+
+    Connects to nothing before the first batch.
+
+    `checkpoint` is the query's checkpointLocation, and `options` are the options of its source. The
+    class uses both only if it has no access to the live query.
+    """
+
+    def __init__(self, checkpoint: str | None, options: Mapping[str, str]) -> None:
+        self._location = checkpoint
+        self._options = {str(key).lower(): str(value) for key, value in options.items()}
+        self._logs: SourceLogs | None = None
+        self._live: PlanReader | None = None
+        self._files: PlanReader | None = None
+        self._reader: PlanReader | None = None  # the reader of the newest plan
+
+    def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
+        """Read the plan of a batch.
+
+        Raises the errors of LivePlans and CheckpointPlans, and SettingsError if neither the live
+        query nor the checkpoint can be read. If reading the live query fails, the method does not
+        read the checkpoint instead.
+        """
+        self._reader = self._of_query() if hasattr(frame, "_jdf") else self._of_files()
+        return self._reader.plan(frame, batch_id)
+
+    def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
+        """Return the offsets at which the query began; `plan` must be the newest plan.
+
+        Raises the errors of LivePlans and CheckpointPlans.
+        """
+        return {} if self._reader is None else self._reader.began(plan)
+
+    def close(self) -> None:
+        """Close the connections to Kafka."""
+        if self._logs is not None:
+            self._logs.close()
+
+    def _of_query(self) -> PlanReader:
+        if self._live is None:
+            from eo_listener.spark.jvm.planned_batches import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+            from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+
+            self._logs = SourceLogs(JvmShimClient())
+            self._live = LivePlans(
+                self._logs.snapshot,
+                lambda checkpoint, source: Checkpoint(checkpoint).initial(source),
+            )
+        return self._live
+
+    def _of_files(self) -> PlanReader:
+        if self._location is None:
+            raise SettingsError(
+                "cannot determine the offsets that Spark planned for this batch",
+                cause="this is Spark Connect, where the state of the query cannot be read",
+                fix="Give exactly_once(..., checkpoint='the checkpointLocation', name='...')",
+            )
+        if self._files is None:
+            snapshot: Callable[[Collection[TopicPartition]], GroupSnapshot] | None = None
+            if self._options:
+                self._logs = self._logs or SourceLogs()
+                snapshot = partial(self._logs.snapshot, self._options)
+            _log.info(
+                "Under Spark Connect the sink reads planned offsets from the checkpoint %s, "
+                "which must belong to this query",
+                self._location,
+            )
+            # One id for all exactly_once(...) of a query's function: Spark Connect starts a process
+            # for the function with each start of a query.
+            query_id = Checkpoint(self._location).query_id()
+            run_id = str(uuid.uuid5(_PROCESS, f"{os.getpid()} {query_id}"))
+            self._files = CheckpointPlans(self._location, run_id, snapshot)
+        return self._files

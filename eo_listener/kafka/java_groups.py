@@ -85,6 +85,9 @@ class JavaGroups:
             errors=answer["errors"],
         )
 
+    def take_over(self, group: str) -> None:
+        """Do nothing: nobody can take over a group in the simple mode."""
+
     def poll(self) -> None:
         """Do nothing: the JVM's client has a thread of its own."""
 

@@ -168,6 +168,13 @@ class PooledGroupStore:
         offsets = self._client(group).offsets(partitions, deadline)
         return self._logs.snapshot(offsets, partitions, deadline)
 
+    def take_over(self, group: str) -> None:
+        """Close the group's client, and forget who has the group: the next request takes it."""
+        self._owned.pop(group, None)
+        client = self._clients.pop(group, None)
+        if client is not None:
+            client.close()
+
     def poll(self) -> None:
         """Run the clients' waiting callbacks.
 

@@ -133,9 +133,11 @@ _MEMBERS = ErrorMeaning(
     lasting=True,
 )
 _FENCED = ErrorMeaning(
-    "another driver or listener has taken over this group with the same identity",
-    "let only one of them commit to the group, or give this query a group of its own; this "
-    "driver does not commit to the group again until it is restarted",
+    "another driver or listener has taken over this group with the same identity, or this driver "
+    "itself, through a source with other servers or credentials for the same cluster",
+    "let only one of them commit to the group, or give this query a group of its own, and all "
+    "sources of a cluster the same settings; the next query that this driver starts takes the "
+    "group back",
     lasting=True,
     fatal=True,
 )

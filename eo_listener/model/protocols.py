@@ -60,6 +60,12 @@ class GroupStore(Protocol):
         not exist.
         """
 
+    def take_over(self, group: str) -> None:
+        """Forget that another committer has taken over the group: the next request takes it back.
+
+        Does nothing in a mode in which the broker keeps no committer out.
+        """
+
     def poll(self) -> None:
         """Run the client's own callbacks, and return at once.
 

@@ -210,15 +210,14 @@ def _say(level: int, text: str, *args: object) -> None:
 
 
 _REFUSALS = {
-    events.Refusal.BELOW_COMMITTED: (
-        "two queries share the group, or the query was restarted from an older checkpoint",
-        "give each query a group of its own; if the query is to go back, set on_rewind='allow'",
-    ),
     events.Refusal.BELOW_GROUP: (
-        "the query was restarted from an older or a new checkpoint, or another program commits too",
+        (
+            "the query was restarted from an older or a new checkpoint, or another query or "
+            "program commits to the group"
+        ),
         (
             "if the query is to go back, restart it with on_rewind='allow' (follow: --on-rewind "
-            "allow); otherwise stop the other writer"
+            "allow); otherwise stop the other writer, or give each query a group of its own"
         ),
     ),
     events.Refusal.BEYOND_LOG_END: (
@@ -291,10 +290,9 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). Nothing more is committed for it, and these offsets are not committed: "
-        f"{event.offsets}. Fix: "
-        "restart the driver, and start the query with a new checkpoint: the current one is for "
-        "the old topic"
+        f"{event.now}). The queries that run now are not committed for it, and these offsets are "
+        f"not committed: {event.offsets}. Fix: start the query again with a new checkpoint: the "
+        "current one is for the old topic"
     )
 
 
@@ -306,7 +304,10 @@ def _partitions_shared(event: events.PartitionsShared) -> str:
 
 
 def _committer_fenced(event: events.CommitterFenced) -> str:
-    return f"this driver stops committing ({event.code}). Cause: {event.cause}. Fix: {event.fix}"
+    return (
+        f"this driver stops committing ({event.code}), until a query that feeds the group starts. "
+        f"Cause: {event.cause}. Fix: {event.fix}"
+    )
 
 
 def _events_missed(event: events.ProgressEventsMissed) -> str:

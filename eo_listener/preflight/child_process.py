@@ -67,15 +67,15 @@ class Answer:
             ) from error
 
 
-def run(request: Request, *, polite: bool = False) -> Answer:
+def run(request: Request) -> Answer:
     """Check in a child process; if that process crashes, try again, at most twice.
 
     Raises UnavailableError and FormatError.
     """
     for _ in range(TRIES - 1):
         with contextlib.suppress(BrokenOffError):
-            return ask(start(polite=polite), request, LONGEST)
-    return ask(start(polite=polite), request, LONGEST)
+            return ask(start(), request, LONGEST)
+    return ask(start(), request, LONGEST)
 
 
 def start(*, polite: bool = False) -> subprocess.Popen[str]:

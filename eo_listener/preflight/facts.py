@@ -14,6 +14,8 @@ from typing import Final
 from eo_listener.client_config.admin_commands import grant_command
 from eo_listener.offsets import Position, TopicPartition
 
+IN_BATCHES: Final = "in batches"
+"""The mode of a group to which a KafkaSink commits with each batch."""
 LONGEST_MS: Final = 2**31 - 1 - 100
 """The longest transaction timeout that librdkafka can request: it adds 100 ms, in 32 bits."""
 

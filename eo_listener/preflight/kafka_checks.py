@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Generator, Mapping
+from dataclasses import replace
 
 from eo_listener.client_config.identities import INSTANCE_ID, transactional_id
 from eo_listener.client_config.validation import is_printable_ascii
@@ -12,7 +13,7 @@ from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, 
 from eo_listener.model.commit_metadata import MAX_BYTES, CommitMetadata
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
+from eo_listener.preflight.facts import IN_BATCHES, CheckPlan, ClusterFacts, GroupFacts, TopicFacts
 
 # Operations that imply another operation, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -55,46 +56,39 @@ _NEEDED = ("READ", "DESCRIBE")
 
 
 def judge_rights(
-    about: str,
-    plan: CheckPlan,
-    needed: Collection[str],
-    resource: Collection[str],
-    *,
-    error: str | None,
-    operations: Collection[str] | None,
+    about: str, facts: TopicFacts | GroupFacts, needed: Collection[str], plan: CheckPlan
 ) -> Generator[CheckFinding, None, bool | None]:
-    """Yield a finding unless the client is known to have the rights `needed` on a resource.
+    """Yield a finding unless the client is known to have the rights `needed` on a topic or group.
 
-    `error` and `operations` are Kafka's answer. Returns True if the client has the rights, False if
-    it lacks one, or if Kafka did not describe the resource, and None if Kafka does not report them.
+    Returns True if the client has the rights, False if it lacks one, or if Kafka did not describe
+    the topic or group, and None if Kafka does not report the rights.
     """
-    lacking = missing(needed, operations or ())
-    if error in NO_RIGHTS:
+    resource = ["--topic" if isinstance(facts, TopicFacts) else "--group", facts.name]
+    lacking = missing(needed, facts.operations or ())
+    if facts.error in NO_RIGHTS:
         yield refused(about, plan, needed, resource)
-    elif error is not None:
-        yield note(about, f"it could not be described ({error})")
-    elif operations is None:
+    elif facts.error is not None:
+        yield note(about, f"it could not be described ({facts.error})")
+    elif facts.operations is None:
         yield note(about, "Kafka does not report what the client may do with it")
         return None
     elif lacking:
         yield refused(about, plan, lacking, resource)
-    return error is None and not lacking
+    return facts.error is None and not lacking
 
 
 def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
     """Yield the findings about a topic."""
-    about, resource = f"topic {topic.name}", ["--topic", topic.name]
+    about = f"topic {topic.name}"
     if topic.error in UNKNOWN:
         yield problem(
             about,
             "it does not exist, or the client may not Describe it",
-            "check its name; or, as an administrator: " + plan.grant(_NEEDED, resource),
+            "check its name; or, as an administrator: "
+            + plan.grant(_NEEDED, ["--topic", topic.name]),
         )
         return
-    granted = yield from judge_rights(
-        about, plan, _NEEDED, resource, error=topic.error, operations=topic.operations
-    )
-    if granted:
+    if (yield from judge_rights(about, topic, _NEEDED, plan)):
         partitions = counted(len(topic.ends), "partition")
         yield fine(about, f"{partitions}; the client may commit for it (Read)")
     if topic.error is None and not topic.has_id:
@@ -142,33 +136,11 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
 
 def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
     """Yield findings about the client's right to commit to a group."""
-    error = _NO_RIGHT if group.held_error == _NO_RIGHT else group.error
-    if group.protocol is not None and error not in (None, _NO_RIGHT):
+    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
+    if facts.protocol is not None and facts.error not in (None, _NO_RIGHT):
         return  # Kafka describes no group of another type
-    granted = yield from judge_rights(
-        about, plan, ["READ"], ["--group", group.name], error=error, operations=group.operations
-    )
-    if granted:
+    if (yield from judge_rights(about, facts, ["READ"], plan)):
         yield fine(about, "the client may commit to it (Read)")
-
-
-def judge_sink_group(group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Yield the findings about the group to which a sink commits in its batches."""
-    about = f"group {group.name}"
-    yield from judge_group_rights(about, group, plan)
-    if group.protocol is not None:
-        yield problem(
-            about,
-            f"it is a {group.protocol} group, not a consumer group",
-            "name another group, group=",
-        )
-    elif group.members:
-        members = f"{counted(len(group.members), 'member')} ({few(group.members)})"
-        yield warning(
-            about,
-            f"it has {members}, which may commit too: the last commit wins",
-            "give the sink a group of its own, group=",
-        )
 
 
 def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
@@ -188,6 +160,7 @@ def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
 
 
 def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
+    recommits = plan.mode not in ("member", IN_BATCHES)
     other_members = tuple(member for member in group.members if member.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not other_members:
         yield fine(about, "its only member is the committer")
@@ -195,7 +168,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
         yield _with_members(about, group, plan)
     elif group.state in ("Dead", None):
         yield fine(about, "it does not exist yet: the first commit creates it")
-    elif group.simple is False and group.kind != "Consumer" and plan.mode != "member":
+    elif group.simple is False and group.kind != "Consumer" and recommits:
         yield warning(
             about,
             "it is empty, but had members: all its offsets, even new ones, expire together when "

@@ -10,12 +10,7 @@ from typing import Any, Protocol
 from eo_listener.client_config.cluster import principal
 from eo_listener.model.check_finding import Findings
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, TopicFacts
-from eo_listener.preflight.kafka_checks import (
-    judge_cluster,
-    judge_group,
-    judge_sink_group,
-    judge_topic,
-)
+from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 
 
 class Cluster(Protocol):
@@ -43,8 +38,6 @@ class Request:
     recommit_interval: float = 3600.0
     #: True if a committer of eo_listener already works on the groups.
     running: bool = False
-    #: True if a KafkaSink commits to the groups in its batches; then only they are checked.
-    by_sink: bool = False
 
     @property
     def plan(self) -> CheckPlan:
@@ -60,12 +53,8 @@ class Request:
 
     def findings(self, cluster: Cluster) -> Findings:
         """Check everything in the request. Raises KafkaError if `cluster` cannot be reached."""
-        facts, plan = cluster.cluster(), self.plan
-        if self.by_sink:
-            for name in self.groups:
-                yield from judge_sink_group(cluster.group(name), plan)
-            return
-        yield from judge_cluster(facts, plan)
+        plan = self.plan
+        yield from judge_cluster(cluster.cluster(), plan)
         named = cluster.topics(frozenset(self.topics))
         for topic in named.values():
             yield from judge_topic(topic, plan)

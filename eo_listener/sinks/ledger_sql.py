@@ -80,13 +80,15 @@ class LedgerSql:
     `placeholder` stands for a parameter (`?` or `%s`), `moment` is the type of a point in time, and
     `schema` the schema of the tables, None for the store's default. `index_in_schema` is True if
     CREATE INDEX takes the schema before the name of the index, as in SQLite, not before the name of
-    its table. If the placeholder is `%s`, every statement doubles a percent sign in the schema.
+    its table. `history_key` defines one more column of the history, its primary key. If the
+    placeholder is `%s`, every statement doubles a percent sign in the schema.
     """
 
     placeholder: str
     moment: str
     schema: str | None = None
     index_in_schema: bool = False
+    history_key: str = ""
 
     def create(self) -> tuple[str, ...]:
         """Return the statements that create missing tables.
@@ -106,7 +108,8 @@ class LedgerSql:
             f"CREATE TABLE IF NOT EXISTS {self.table(HISTORY)} (format integer NOT NULL, {key}, "
             f'source integer NOT NULL, topic text NOT NULL, topic_id text, "partition" integer '
             f'NOT NULL, {offsets}, {writer}, "rows" bigint NOT NULL, verdict text NOT NULL, '
-            f"gap_start bigint, gap_until bigint, applied_at {self.moment} NOT NULL)"
+            f"gap_start bigint, gap_until bigint, applied_at {self.moment} NOT NULL"
+            f"{self.history_key})"
         )
         index, table = quoted(f"{HISTORY}_order"), self.table(HISTORY)
         if self.index_in_schema:

@@ -45,6 +45,8 @@ _NO_ORIGIN: Final = "CAST(NULL AS string), CAST(NULL AS int), CAST(NULL AS bigin
 class Merge:
     """Merges rows of the types `rows` into `table`; `columns` are the columns to write.
 
+    `uuids` are keys that are strings in Spark, but of type uuid in the table.
+
     Call `staged` to stage the rows and `check_table` to compare them with the table, then run the
     statement that `statement` returns.
     """
@@ -54,6 +56,7 @@ class Merge:
     label: str
     rows: Columns
     columns: tuple[str, ...]
+    uuids: tuple[str, ...] = ()
 
     @property
     def traced(self) -> bool:
@@ -144,11 +147,14 @@ class Merge:
         )
 
     def _value(self, name: str) -> Column:
-        """Return the column `name` of the rows; if it is a key, with 0.0 instead of -0.0.
+        """Return the column `name` of the rows; if it is a key, as Iceberg writes it.
 
-        For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero.
+        For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero. A
+        uuid is written in lower case; a text that is none becomes null.
         """
         value = F.col(quoted(name))
+        if name in self.uuids:
+            return F.when(is_uuid(value), F.lower(value))
         if name not in self.target.keys or self.rows[name] not in _WITH_SIGNED_ZERO:
             return value
         return F.when(value == 0, F.lit(0).cast(self.rows[name])).otherwise(value)
@@ -178,7 +184,7 @@ class Merge:
         """
         rows = self._two_rows
         values = self._values()
-        in_table = _text([f"eo_there.{quoted(name)}" for name in values])
+        in_table = _text([self._exact(f"eo_there.{quoted(name)}", name) for name in values])
         in_batch = _text([self._given_as(name, table_types.get(name)) for name in values])
         origin = ", ".join(f"eo_given.{column}" for column in STAGED_ORIGIN)
         return (
@@ -191,7 +197,7 @@ class Merge:
     def _given_as(self, name: str, kind: str | None) -> str:
         staged = f"eo_given.{self._staged(name)}"
         if kind is None or is_nested(kind) or kind == self.rows[name]:
-            return staged
+            return self._exact(staged, name)
         return f"CAST({staged} AS {kind})"
 
     @property
@@ -206,13 +212,17 @@ class Merge:
 
     def _newest(self) -> Newest:
         version = self.target.version_column
-        values = [self._staged(name) for name in self._values()]
+        values = [self._exact(self._staged(name), name) for name in self._values()]
         return Newest(
             keys=tuple(map(self._staged, self.target.keys)),
             version=None if version is None else self._staged(version),
             values=(_text([*values, _DELETED]),),
             traced=self.traced,
         )
+
+    def _exact(self, value: str, name: str) -> str:
+        """Return SQL for a value to compare: `_text` would replace bytes that are not UTF-8."""
+        return f"CAST({value} AS BINARY)" if self.rows[name].startswith("string") else value
 
     def _values(self) -> Sequence[str]:
         return value_columns(self.columns, traced=self.traced)
@@ -228,13 +238,19 @@ class Merge:
 
     def _lacking(self, origin: Sequence[Any]) -> PoisonRowError:
         needed = [*self.target.keys, *filter(None, [self.target.version_column])]
+        uuids = "".join(f", or {name} is not a UUID" for name in self.uuids)
         return poison_row(
             origin,
             self.label,
-            f"one of {', '.join(needed)} is null",
+            f"one of {', '.join(needed)} is null{uuids}",
             cause="they identify the row to replace, and tell which of the two rows is newer",
             fix="Filter such rows out in the transform, or give them values",
         )
+
+
+def is_uuid(column: Column) -> Column:
+    """Return the condition that a string is a UUID as Java writes it, in upper or lower case."""
+    return column.rlike("^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def _rows(session: SparkSession, text: str) -> list[tuple[Any, ...]]:

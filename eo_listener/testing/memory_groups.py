@@ -85,6 +85,9 @@ class MemoryGroups:
                 errors=errors,
             )
 
+    def take_over(self, group: str) -> None:
+        """Do nothing: only `faults` keep a committer out."""
+
     def poll(self) -> None:
         """Do nothing."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eo_listener.audit.advice import Advice
+from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import (
     SHOWN,
     AuditOutcome,
@@ -17,9 +18,10 @@ from eo_listener.audit.position_finding import (
 )
 from eo_listener.audit.position_judge import judge_positions, judge_rows, not_read
 from eo_listener.audit.positions import CheckpointPositions, LedgerPositions, Positions
-from eo_listener.audit.result import AuditFinding, AuditFindingKind
+from eo_listener.audit.proof import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.check_finding import Severity
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.typed_command import ClusterCommands
@@ -85,6 +87,15 @@ OTHER_QUERY = held(1, 50, query="deadbeef-0")
 TWO_QUERIES = in_group({TP: held(60)[TP], OTHER: OTHER_QUERY[OTHER]})
 OF_SECOND = replace(checkpoint(), done={OTHER: 60}, ahead={OTHER: 60}, began={OTHER: 0})
 OLDER = held(40, query="deadbeef-0")
+UNMARKED = {TP: Position(offset=40, metadata="")}
+
+
+def rewound(start: int) -> Held:
+    """Return what a group holds that `group rewind` moved back from `start`."""
+    author = CommitMetadata(name="", query_id="", run_id="0", batch_id=-1, command="group rewind")
+    return {TP: Position(offset=40, metadata=author.rewinding(start).text())}
+
+
 NO_METADATA = {TP: Position(offset=60, metadata="")}
 OPEN = logged(log(stable=90), open_since={TP: 7200.0})
 OLD_NAME, OLD_TABLE = LedgerKey("delays", "old"), LedgerKey("old", "flights")
@@ -270,7 +281,7 @@ def test_what_is_lost_is_counted(given: Given, of: set[Kind], lost: int, parts: 
     ("more", "fix"),
     [
         (stored(ledger(60)), 'starting_offsets(ledger=sink, query="flights"'),
-        (grouped(60), 'starting_offsets(group="g", missing="fail", options=...)'),
+        (grouped(60), 'starting_offsets(group="g", missing="fail", bootstrap_servers="k:9092")'),
         ({}, "check the path"),
     ],
 )
@@ -489,6 +500,8 @@ REPLACED_TARGET = stored(ledger(60, targets=("out",), replaced=("out",)))
     [
         # The sink commits with its batch, and later the listener the same.
         (done(60, ahead=[70]) | BY_BOTH, set()),
+        # Two queries with topics of their own commit to one group.
+        (DONE | in_group({**held(60), WEATHER: held(9, query="deadbeef-0")[TP]}), set()),
         # Heads are never deleted, and may be of a topic that was deleted on purpose.
         (logged(log()) | DONE | stored(ledger(heads={TP: head(60), WEATHER: head(50)})), set()),
         # Without a checkpoint it is not known of which query the group is.
@@ -521,6 +534,8 @@ def test_what_is_healthy_is_not_accused(given: Given, notes: set[Kind]) -> None:
         {"uncommitted": frozenset({TP.topic})},
         # What Kafka has deleted cannot be read again.
         logged(log(start=60)),
+        # It was moved back from beyond the query's beginning, by a command.
+        in_group(rewound(70)),
     ],
 )
 def test_what_is_in_a_sink_was_read(more: Given) -> None:
@@ -543,6 +558,9 @@ def test_what_is_in_a_sink_was_read(more: Given) -> None:
         # It may be that nothing has come since a new checkpoint: then nobody else commits. A
         # rewind that nothing asks for could hide what else is wrong.
         (DONE | EARLIER, Kind.GROUP_FOREIGN, "new checkpoint", "rewind"),
+        # No query has committed to it: a command would take it from its owner.
+        (DONE | in_group({TP: Position(offset=95, metadata="")}), Kind.GROUP_FOREIGN,
+         "check that -g", "eo-listener"),
         # Its newest files cannot be used, so nothing is known to be ahead of it.
         (done(10, **DAMAGED) | grouped(60), Kind.CHECKPOINT_DAMAGED, "", "rewind"),
         # Kafka deletes the offsets with the topic, and those of the checkpoint are of the old one.
@@ -630,6 +648,41 @@ def test_a_partition_only_the_group_holds_is_looked_at() -> None:
     """Where nothing else has it, the group's own offset counts."""
     alone = group({TopicPartition("x", 0): Position(offset=50, metadata="")})
     assert Kind.TOPIC_GONE in kinds(judged(logged(log()) | {"groups": (alone,)}))
+
+
+@pytest.mark.parametrize(("held_there", "lost"), [(OLDER, 20), (UNMARKED, 0)])
+def test_a_group_that_may_have_been_moved_back_proves_no_loss(held_there: Held, lost: int) -> None:
+    """Only the commit of another query shows which records came before this query's beginning."""
+    found = judged(done(70, began={TP: 60}) | in_group(held_there))
+    assert Kind.NEVER_READ in kinds(found)
+    assert (found.count(Harm.LOST), found.count(Harm.UNPROVED)) == (lost, 20 - lost)
+
+
+def test_a_group_that_was_moved_back_is_behind() -> None:
+    """The cause names the command, and not a listener that fails."""
+    found = only(judged(DONE | in_group(rewound(70))))
+    assert found.kind is Kind.GROUP_BEHIND
+    assert "eo-listener group rewind" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost", "words"),
+    [
+        (None, 20, "--rows shows them"),
+        ((), 20, "starting_offsets(ledger=sink"),
+        # Compaction and markers leave offsets without a row.
+        ((OffsetRange(45, 60),), 0, "on_gap"),
+    ],
+)
+def test_a_ledger_that_is_behind_its_rows_lacks_nothing(
+    rows: Intervals | None, lost: int, words: str
+) -> None:
+    """A start from such a ledger would write the rows twice."""
+    unclaimed = None if rows is None else {TP: rows}
+    found = judged(DONE | stored(replace(ledger(40), unclaimed=unclaimed)))
+    behind = next(each for each in found.findings if each.kind is Kind.LEDGER_BEHIND)
+    assert found.count(Harm.LOST) == lost
+    assert words in behind.fix
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,7 @@ class Driver:
 
     def offer(self, group: str, offset: int, tp: TopicPartition = TP) -> None:
         """Something is to be committed."""
-        refused = self.cluster_state.group(group).offer({tp: Position(offset=offset)})
-        if refused is not None:
-            self.events.append(refused)
+        self.cluster_state.group(group).offer({tp: Position(offset=offset)})
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What the committer's `waiting` gives."""

@@ -21,8 +21,7 @@ from eo_listener import cli
 from eo_listener.audit.evidence import AppliedRange, LogFacts
 from eo_listener.audit.intervals import Intervals
 from eo_listener.audit.position_finding import PositionFindingKind
-from eo_listener.audit.proof import prove
-from eo_listener.audit.result import AuditFindingKind
+from eo_listener.audit.proof import AuditFindingKind, prove
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
@@ -118,6 +117,11 @@ def copied_in_part(files: CheckpointFiles, store: Store) -> None:
     (files.folder / "offsets" / "1").unlink()
 
 
+def copied_without_the_last_but_one(files: CheckpointFiles, store: Store) -> None:
+    """Nor if all batches are committed, and none is planned."""
+    (files.folder / "offsets" / "0").unlink()
+
+
 def copied_without_a_batch(files: CheckpointFiles, store: Store) -> None:
     """Nor if its commit is missing too; with asynchronous progress tracking files have holes."""
     files.plan(3, {TP: 30})
@@ -126,6 +130,14 @@ def copied_without_a_batch(files: CheckpointFiles, store: Store) -> None:
 def poisoned(files: CheckpointFiles, store: Store) -> None:
     """Each start fails at the batch that was planned hours ago."""
     files.plan(2, {TP: 30}, ago=3 * 3600)
+
+
+def second_sink_put_back(files: CheckpointFiles, store: Store) -> None:
+    """Only the first of two sinks in a file has a batch of this checkpoint."""
+    store.execute(
+        "INSERT INTO eo_ledger SELECT format, 'b', query, topic, \"partition\", topic_id, 0, 10, "
+        "0, 'older', run_id, moved_at FROM eo_ledger"
+    )
 
 
 def accepted_too_far(files: CheckpointFiles, store: Store) -> None:
@@ -146,8 +158,11 @@ def accepted_too_far(files: CheckpointFiles, store: Store) -> None:
         (without_a_partition, "batch refused", 0, None),
         (copied_while_it_ran, "batches skipped", 10, None),
         (copied_in_part, "checkpoint damaged", 0, None),
+        (copied_without_the_last_but_one, "checkpoint damaged", 0, None),
         (copied_without_a_batch, "checkpoint damaged", 0, None),
         (poisoned, "batch in doubt", 0, None),
+        (second_sink_put_back, "ledger behind", 0, None),  # as above
+        (second_sink_put_back, "ledger behind", 10, "flights"),
         (accepted_too_far, "batch refused", 0, None),
     ],
 )

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from eo_listener.offsets import TopicPartition
 from tests.attack import surgery
+from tests.cli.checkpoint_files import CheckpointFiles
 from tests.cli.commands import document_of, error_of, invoke
 from tests.spark.checkpoint.recorded import unpack
 
 SHOW = ("checkpoint", "show")
+TP = TopicPartition("flights", 0)
 
 
 @pytest.fixture
@@ -50,6 +53,32 @@ def test_a_damaged_file_is_a_finding(plain: Path) -> None:
     assert answer.exit_code == 1
     assert "offsets/1" in answer.stdout
     assert "Cause: a newer Spark" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing"),
+    [
+        ([], []),
+        # Spark cannot start: it reads the newest batch and the batch before it.
+        (["offsets/2"], ["offsets/2"]),
+        (["offsets/3", "commits/3", "offsets/1"], ["offsets/1"]),
+        (["offsets/3"], ["offsets/3"]),
+        # The copy has offsets/3, and not the commits of batches that ended meanwhile.
+        (["commits/2", "commits/3"], ["commits/2"]),
+        # Asynchronous progress tracking leaves out both files of a batch.
+        (["offsets/2", "commits/2"], []),
+        (["offsets/1", "commits/1", "offsets/2", "commits/2", "commits/3"], []),
+    ],
+)
+def test_files_of_a_partial_copy(left_out: list[str], missing: list[str], tmp_path: Path) -> None:
+    """Those that Spark needs, or whose loss makes it skip a batch, are named: exit status 1."""
+    ends: list[dict[TopicPartition, int]] = [{TP: 10 * batch} for batch in range(1, 5)]
+    files = CheckpointFiles(tmp_path / "c", {TP: 0}, *ends)
+    for file in left_out:
+        (files.folder / file).unlink()
+    answer = invoke(*SHOW, files.folder)
+    named = [finding.split()[0] for finding in document_of(*SHOW, files.folder)["findings"]]
+    assert (named, answer.exit_code) == (missing, bool(missing))
 
 
 @pytest.mark.parametrize(

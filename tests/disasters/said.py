@@ -33,8 +33,7 @@ class Choice:
         found = _START.search(self.text)
         if found is None:
             return "earliest" if _EARLIEST in self.text else None
-        code = found[0].replace("options=...", "options=options")
-        offsets: str = eval(code, names)  # noqa: S307  # our own output, as a user types it
+        offsets: str = eval(found[0], names)  # noqa: S307  # our own output, as a user types it
         return offsets
 
     @property
@@ -103,7 +102,7 @@ class Said:
     @property
     def verdict(self) -> Verdict:
         text = self.text.splitlines()[-1].removeprefix("verdict: ")
-        return Verdict("nothing doubled" in text, tuple(re.findall(r"\d+(?: \w+)?", text)))
+        return Verdict("nothing lost" in text, tuple(re.findall(r"\d+(?: \w+)?", text)))
 
     @property
     def to_act_on(self) -> list[Finding]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from eo_listener.batch_guard.error_kinds import BatchErrorKind
+from eo_listener.batch_guard.error_kinds import MOVE_BACK, BatchErrorKind
 from eo_listener.errors import EoListenerError
 from tests.documents.markdown import DOCS, ROOT
 from tests.python_source import tree_of
@@ -54,6 +54,7 @@ _PLACES = {
     "rename": " by ledger rename",
     "move": " by ledger rename",
     "accept": "each by ledger accept; or ",
+    "back": MOVE_BACK,
 }
 
 

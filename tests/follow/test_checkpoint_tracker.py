@@ -194,12 +194,14 @@ def test_a_missing_checkpoint_is_waited_for_and_reported_once() -> None:
     there = kinds(one.on_reading(looked(0, 1), 10.0))
     assert there == [NoticeKind.RECOVERED, NoticeKind.FOLLOWING]
     first = one.on_reading(Reading(), 15.0)  # which may meet it in the middle of a change
-    assert (first.released, first.events) == (False, ())
+    assert (first.released, first.events) == (None, ())
     gone = one.on_reading(Reading(), 20.0)
     assert kinds(gone) == [NoticeKind.GONE]
-    assert gone.released
+    assert (gone.released, gone.replaced) == (ID, False)
     assert kinds(one.on_reading(Reading(), 25.0)) == []
-    assert kinds(one.on_reading(at(0, {0: 1}), 30.0)) == [NoticeKind.RECOVERED]
+    back = one.on_reading(at(0, {0: 1}), 30.0)
+    assert kinds(back) == [NoticeKind.RECOVERED]
+    assert committed(back) == {"g": {0: 1}}  # it holds up the others of its group again
 
 
 def test_another_query_in_the_same_place_is_reported() -> None:
@@ -209,7 +211,7 @@ def test_another_query_in_the_same_place_is_reported() -> None:
     assert one.on_reading(looked(3, 60), 10.0).commits == ()  # which the guard withholds
     step = one.on_reading(looked(0, 3, OTHER), 15.0)
     assert kinds(step) == [NoticeKind.REPLACED, NoticeKind.FOLLOWING]
-    assert step.released
+    assert (step.released, step.replaced) == (ID, True)
     assert committed(step) == {"g": {0: 3}}
     assert committed(one.on_reading(looked(1, 4, OTHER), 20.0)) == {"g": {0: 4}}
 

@@ -17,11 +17,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.errors import SettingsError
-from eo_listener.events import Event, PartitionsShared
+from eo_listener.events import CommitFailed, CommitRefused, Event, PartitionsShared
 from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
-from eo_listener.follow.checkpoint_tracker import Step
+from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, Step
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
 from tests.spark.checkpoint.recorded import unpack
@@ -244,6 +245,39 @@ def test_one_checkpoint_under_two_names_is_refused(watched: Watched, tmp_path: P
     for other in (f"file:{folder}", f"{folder}/", tmp_path / "link"):
         with pytest.raises(SettingsError, match="named twice"):
             watched.follower(target(folder), target(other, "h"))
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_the_waiting_offset_of_a_checkpoint_ends_with_it(
+    watched: Watched, *, replaced: bool
+) -> None:
+    """Kafka refuses; the checkpoint goes, or is another query's; then Kafka takes commits again."""
+    watched.groups.faults.append(lambda group, at: dict.fromkeys(at, "UNKNOWN_MEMBER_ID"))
+    follower = watched.follower(target("/c"))
+    tracker = CheckpointTracker(target("/c"), "/c")
+    tp = TopicPartition("t", 0)
+
+    def see(query: str, end: int | None, now: float) -> None:
+        offsets = SourceOffsets(id="0", text="", offsets=Offsets({tp: end or 0}))
+        batch = BatchOffsets(batch=0, version=1, metadata="{}", sources=(offsets,))
+        durable = None if end is None else batch
+        follower._act(
+            "/c", tracker.on_reading(Reading(query_id=query or None, durable=durable), now)
+        )
+
+    see("q1", 100, 0.0)
+    until(lambda: any(isinstance(event, CommitFailed) for event in watched.events))
+    if replaced:
+        see("q2", None, 1.0)
+    else:
+        see("", None, 1.0)
+        see("", None, 2.0)
+    assert follower._committer.flush(5.0)
+    assert watched.held("g") == ({} if replaced else {"t-0": 100})
+    see("q2" if replaced else "q1", 10 if replaced else 100, 3.0)
+    assert follower._committer.flush(5.0)
+    assert watched.held("g") == {"t-0": 10 if replaced else 100}
+    assert not any(isinstance(event, CommitRefused) for event in watched.events)
 
 
 def test_the_mark_of_what_is_withheld_is_renewed(watched: Watched, tmp_path: Path) -> None:

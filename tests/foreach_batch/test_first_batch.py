@@ -214,6 +214,20 @@ def test_rows_that_another_table_has_are_not_written_by_consent(
             assert 'name="it\'s"' in str(raised.value.fix)
 
 
+@pytest.mark.parametrize(("old", "is_back"), [("public.old", False), ("archive.delays", True)])
+def test_a_table_is_to_be_moved_back_only_from_another_schema(old: str, is_back: bool) -> None:
+    """Each schema has a ledger of its own, and `ledger rename` changes names in one of them."""
+    with pytest.raises(NotInLedgerError, match=re.escape(old)) as raised:
+        first(
+            {P0: (0, 5)},
+            batch_id=0,
+            continued=(),
+            other_heads={LedgerKey(old, "flights"): {P0: head_of(0, 5, batch_id=0)}},
+            ledger=SinkLedger("public.delays", LedgerPlace(address="LEDGER", schema="public")),
+        )
+    assert ("SET SCHEMA" in str(raised.value.fix)) is is_back
+
+
 def test_of_several_names_that_of_the_same_sink_counts() -> None:
     """A table left behind must not hide the rows that this one has."""
     both = {

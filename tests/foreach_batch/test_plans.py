@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.errors import JvmError, KafkaError, SettingsError
-from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.planned_batch import PlannedBatch

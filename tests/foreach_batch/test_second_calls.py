@@ -19,7 +19,7 @@ from eo_listener.errors import (
 )
 from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner
-from eo_listener.foreach_batch.plan_reader import QueryPlanReader
+from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.model.ledger import Applied, Entry, LedgerKey
 from eo_listener.model.planned_batch import PlannedBatch

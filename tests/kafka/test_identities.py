@@ -140,6 +140,12 @@ def test_a_second_driver_fences_the_first(mode: str, place: GroupAndTopic, opene
     assert place.held() == place.at(6, "second")
     assert attempt(second, place.group, place.at(7, "second")) == {None}
     assert first.snapshot(place.group, place.at(0), timeout=8).positions == place.at(7, "second")
+    first.take_over(place.group)  # as for a new run
+    assert first.snapshot(place.group, place.at(0), timeout=8).positions == place.at(7, "second")
+    insist(first, place.group, place.at(10))
+    for offset in (11, 12):
+        assert attempt(second, place.group, place.at(offset, "second")) == {FATAL[mode]}
+    assert place.held() == place.at(10)
 
 
 @new_protocol

@@ -139,6 +139,14 @@ def _nervous_guard(self: SequenceGuard, progress: Any) -> Any:
     return _follow(self, progress)
 
 
+def _greedy(self: GroupState, code: str) -> Any:
+    self._is_new = True
+    return _fence(self, code)
+
+
+_fence = GroupState._fence
+
+
 def _never_final(code: str) -> Any:
     return replace(_explain(code), fatal=False)
 
@@ -222,6 +230,7 @@ BUGS = (
     bug("guard withholds nothing", "guard", PartitionState, "withhold", always(None)),
     bug("greatest of shared offsets", "shared", SharedPartitions, "lowest", _greatest),
     bug("a fenced group goes on", "fenced", group_state, "explain", _never_final),
+    bug("a fenced group is taken back again and again", "returned", GroupState, "_fence", _greedy),
     bug("no catch-up", "crash", QueryRun, "at", _of_nothing),
     bug("no renewal", "expire", GroupState, "offer", _not_renewed),
     bug("guard sees nothing", "guard", SequenceGuard, "follow", _blind_guard),

@@ -40,11 +40,13 @@ class OfferReceiver:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
-        refused = self.cluster_state.group(commit.group).offer(
-            commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
+        self.cluster_state.group(commit.group).offer(
+            commit.positions,
+            owner=commit.owner,
+            recommit=recommit,
+            lossy=commit.lossy,
+            rivals=commit.rivals,
         )
-        if refused is not None:
-            self.events.append(refused)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         self.cluster_state.group(commit.group).withhold(commit.positions)
@@ -91,6 +93,7 @@ class Driver:
         self.stopped_at = 0.0
         self.fenced = False  # Kafka has told it so
         self.zombie = False  # was stopped once
+        self.has_new_run = False  # since it last took the group back
         self.outstanding: CommitRequest | SnapshotRequest | None = None
         self.on_its_way = False  # the answer is lost, whatever becomes of the request
         self.queries = Queries(options, behind=behind)
@@ -109,6 +112,7 @@ class Driver:
         )
 
     def start(self, run: QueryRun) -> None:
+        self.has_new_run = True
         self.runs[run.query] = run
         self.queries.runs[run.run] = run
         self.buffer.add(Started(query_id=run.checkpoint.id, run_id=run.run, name=run.query))

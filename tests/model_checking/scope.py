@@ -26,9 +26,9 @@ class Scope:
     and what follows it), `twice` (one that comes again), `mute` (an
     end that is not told), `lost`, `unanswered`, `delayed`, `missing` and `partial` (answers to
     commits), `snapshot` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
-    `restart` (in the same driver), `glitch`, and what administrators do: `delete`, `recreate`,
-    `truncate`, `expire`, `members`, `reset`, `forget` (records go that nobody has read); in a
-    `pause` nobody does anything for a while.
+    `restart` (in the same driver), `return` (of a query to a driver that stood still), `glitch`,
+    and what administrators do: `delete`, `recreate`, `truncate`, `expire`, `members`, `reset`,
+    `forget` (records go that nobody has read); in a `pause` nobody does anything for a while.
     """
 
     name: str

@@ -24,6 +24,7 @@ SMALL = {
         Scope("zombie", {"zombie": 1, "pause": 1}, batches=1, ticks=0),
         _Two("overtaken", {"zombie": 1}, ticks=0, polite=True),
         _Two("fenced", {"zombie": 1}, ticks=0, fencing=True, polite=True),
+        _Two("returned", {"zombie": 1, "return": 2}, ticks=0, fencing=True),
         Scope("answers", {"lost": 1, "unanswered": 1, "missing": 1}, batches=1),
         Scope("topics", {"recreate": 1, "truncate": 1}, batches=1),
         Scope("deleted", {"delete": 1}, batches=1),

@@ -40,7 +40,7 @@ Step = tuple[str, ...]
 RULES = GroupRouting(names=GroupNames(groups={}), kafka={})
 _OF_DRIVER = attrgetter(  # for the key of a state
     *("name", "stopped", "zombie", "fenced", "outstanding", "on_its_way", "runs", "buffer"),
-    *("cluster_state", "tracker", "front.offered"),
+    *("cluster_state", "tracker", "front.offered", "has_new_run"),
 )
 REQUEST = 8.0  # a request that is not answered takes so long
 _MAX_REQUESTS = 60  # requests at one instant: more is a driver that turns on the spot
@@ -207,6 +207,9 @@ class World:
             steps.append(("crash", driver.name))
         if self.left.get("zombie") and not driver.zombie:
             steps.append(("stop", driver.name))
+        if driver.zombie and self.left.get("return"):
+            over = [query for query in self.scope.queries if query not in driver.runs]
+            steps += [("again", driver.name, query, "return") for query in over]
         if driver is self.chief():
             for query in self.scope.queries:
                 if query not in driver.runs:
@@ -386,6 +389,10 @@ class World:
         its.outstanding = out = its.request(self.now)
         if isinstance(out, SnapshotRequest):
             self.truth.ask(driver, its.front.offered)
+            if out.takes_over:
+                require(its.has_new_run, f"{driver} takes the group back without a new run")
+                its.fenced = its.has_new_run = False
+                self.kafka.outlived.discard((out.group, driver))
         require(out is None or not its.fenced, f"{driver} goes on, though another has taken over")
 
     def _do_answer(self, driver: str, how: str) -> None:

@@ -18,7 +18,6 @@ from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Mem
 from eo_listener.preflight.kafka_checks import (
     judge_cluster,
     judge_group,
-    judge_sink_group,
     judge_topic,
 )
 from eo_listener.preflight.request import Request
@@ -161,29 +160,6 @@ def test_a_topic_without_an_id_is_noted() -> None:
     facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
     levels = [one.level for one in judge_topic(facts, CheckPlan(servers="k:9092"))]
     assert levels == [Severity.FINE, Severity.NOTE]
-
-
-def test_the_group_that_a_sink_moves_with_its_batches() -> None:
-    """It needs Read; and whoever is a member of it may commit too."""
-    plan = CheckPlan(servers="k:9092", principal="User:al")
-    read = GroupFacts(name="g", state="Empty", operations=frozenset({"READ"}))
-    denied = replace(read, error="GROUP_AUTHORIZATION_FAILED", operations=None)
-    joined = replace(read, members=(Member(client="c", host="h", instance=None),))
-    assert not to_act_on(judge_sink_group(read, plan))
-    for facts, level, what, advice in (
-        (denied, Severity.PROBLEM, "", "--operation Read --group g"),
-        (joined, Severity.WARNING, "1 member (c at h)", ""),
-        (replace(read, protocol="connect"), Severity.PROBLEM, "connect group", ""),
-        (GroupFacts(name="g", error="_TIMED_OUT"), Severity.NOTE, "(_TIMED_OUT)", ""),
-    ):
-        acts = [
-            finding
-            for finding in judge_sink_group(facts, plan)
-            if finding.level is not Severity.FINE
-        ]
-        assert [finding.level for finding in acts] == [level]
-        assert what in acts[0].what
-        assert advice in acts[0].advice
 
 
 def test_an_answer_is_read_as_it_was_written() -> None:

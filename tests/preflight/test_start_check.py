@@ -122,7 +122,7 @@ def test_a_child_that_breaks_down_has_a_successor(monkeypatch: pytest.MonkeyPatc
     good = 'import sys; sys.stdin.read(); print("{\\"reached\\": true, \\"findings\\": []}")'
     left = ["import os; os.abort()"] * (TRIES - 1) + [good] + ["import os; os.abort()"] * TRIES
 
-    def next_one(*, polite: bool) -> subprocess.Popen[str]:
+    def next_one() -> subprocess.Popen[str]:
         return program(left.pop(0))
 
     monkeypatch.setattr(child_module, "start", next_one)

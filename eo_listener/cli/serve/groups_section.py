@@ -15,8 +15,7 @@ from xml.etree.ElementTree import Element
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
 from eo_listener.cli.serve.elements import cut, excess, node, number, table
-from eo_listener.cli.serve.lag_history import Point
-from eo_listener.cli.serve.watched import Groups, View
+from eo_listener.cli.serve.watched import Groups, Point, View
 from eo_listener.cli.status_screen import query_of, transactions_command
 from eo_listener.errors import counted, few, length
 from eo_listener.model.commit_metadata import CommitMetadata

@@ -12,8 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from eo_listener.cli.serve.page import group_page, overview
-from eo_listener.cli.serve.readings import Reading, Unknown
-from eo_listener.cli.serve.watched import Groups, View
+from eo_listener.cli.serve.watched import Groups, Reading, Unknown, View
 from eo_listener.errors import MissingExtraError
 
 _GROUP: Final = re.compile(r"/group/[0-9a-f]{16}")

@@ -4,23 +4,234 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import escaped
 from eo_listener.cli.serve.audit_reading import AuditReading
-from eo_listener.cli.serve.lag_history import LagHistory, Point
-from eo_listener.cli.serve.readings import ErrorLog, LoggedError, Moment, Newest, Reading, Unknown
 from eo_listener.errors import EoListenerError
 from eo_listener.model.typed_command import ClusterCommands
+from eo_listener.offsets import TopicPartition
 
 _KEEPS: Final = 30.0  # seconds that a reading may take, in addition to two intervals
 
 logger = logging.getLogger("eo_listener")
 
 Groups = tuple[GroupStatus, ...]
+
+
+_T = TypeVar("_T")
+_ERRORS: Final = 30
+_LENGTH: Final = 2_000  # characters of an error
+
+
+class Moment(NamedTuple):
+    """A moment on both clocks: `wall`, in seconds since 1970, is for display only."""
+
+    wall: float
+    monotonic: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """Return the current moment."""
+        return cls(time.time(), time.monotonic())
+
+
+class Reading(Generic[_T]):
+    """The `value` of a reading that began at the time `at`; no part of the value is older."""
+
+    def __init__(self, value: _T, at: Moment) -> None:
+        self.value = value
+        self.at = at
+        self._lock = threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[_T], bytes]) -> bytes:
+        """Return `make(value)`, but call `make` only once for each `name`, for all threads."""
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make(self.value)
+            rendered: bytes = self._made[name]
+            return rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Replaces a missing reading; `error` is the reason, `since` the time of the last reading."""
+
+    since: Moment | None
+    error: str
+
+
+class Newest(Generic[_T]):
+    """The newest reading: one thread reads, and any number of threads ask for the reading.
+
+    A reading is no longer current if a later reading has failed, or after `keeps` seconds.
+    """
+
+    def __init__(self, keeps: float) -> None:
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._reading: Reading[_T] | None = None
+        self._since: Moment | None = None
+        self._error = "it has not been read yet"
+
+    def took(self, value: _T, at: Moment) -> None:
+        """Keep the value of a successful reading that began at the time `at`."""
+        with self._lock:
+            self._reading, self._since = Reading(value, at), at
+
+    def failed(self, error: str) -> None:
+        """Record that a reading has failed."""
+        with self._lock:
+            self._reading, self._error = None, error
+
+    def at(self, now: Moment) -> Reading[_T] | Unknown:
+        """Return the newest reading, or Unknown if there is none or it is too old."""
+        with self._lock:
+            reading, since, error = self._reading, self._since, self._error
+        if reading is None:
+            return Unknown(since, error)
+        age = now.monotonic - reading.at.monotonic
+        if age > self._keeps:
+            return Unknown(since, f"no answer for {age:.0f} s")
+        return reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedError:
+    """One error, as the page's JSON lists it. `first` and `last` are in seconds since 1970."""
+
+    about: str
+    error: str
+    first: float
+    last: float
+    times: int = 1
+
+
+class ErrorLog:
+    """The last 30 errors, the newest last. Counts equal errors about the same subject."""
+
+    def __init__(self) -> None:
+        self._errors: deque[LoggedError] = deque(maxlen=_ERRORS)
+
+    def add(self, about: str, error: str, at: float) -> None:
+        """Add an error; `at` is in seconds since 1970."""
+        added = LoggedError(about=about[:_LENGTH], error=error[:_LENGTH], first=at, last=at)
+        for logged in self._errors:
+            if (logged.about, logged.error) == (added.about, added.error):
+                self._errors.remove(logged)
+                added = replace(logged, last=at, times=logged.times + 1)
+                break
+        self._errors.append(added)
+
+    def newest(self) -> tuple[LoggedError, ...]:
+        """Return all errors, the newest first."""
+        return tuple(reversed(self._errors))
+
+
+POINTS: Final = 360
+"""The maximum number of points of a group: an hour with a reading every 10 s."""
+_TOTAL: Final = 200_000
+_GROUPS: Final = 2_000
+_KEPT: Final = 3600.0  # seconds that a group is remembered after it last held offsets
+
+_Offsets = Mapping[TopicPartition, int]
+
+
+class Point(NamedTuple):
+    """One reading of a group. A value that is None is unknown.
+
+    `at` is in monotonic seconds, `rate` in records a second.
+    """
+
+    at: float
+    lag: int | None
+    rate: float | None
+
+
+class LagHistory:
+    """The last points of each group, in limited memory.
+
+    If there are many groups, each group keeps fewer points. If there are more than `groups` groups,
+    only the first `groups` of them have points.
+    """
+
+    def __init__(self, *, points: int = POINTS, total: int = _TOTAL, groups: int = _GROUPS) -> None:
+        self._points, self._total, self._groups = points, total, groups
+        self._rings: dict[str, deque[Point]] = {}
+        self._held: dict[str, tuple[float, _Offsets]] = {}
+        self._seen: dict[str, float] = {}
+
+    def add(self, at: float, statuses: Sequence[GroupStatus]) -> None:
+        """Add a reading; `at` is in monotonic seconds."""
+        present = {group.group: group for group in statuses if group.rows}
+        self._forget(at, present.keys() | {group.group for group in statuses if group.error})
+        for name, group in present.items():
+            if name in self._rings or len(self._rings) < self._groups:
+                self._rings.setdefault(name, deque()).append(self._point(at, group))
+                self._seen[name] = at
+        for name in self._rings.keys() - present.keys():
+            self._interrupt(at, name)
+        self._shorten()
+
+    def gap(self, at: float) -> None:
+        """Add a gap to every group, because a reading has failed."""
+        for name in self._rings:
+            self._interrupt(at, name)
+        self._shorten()
+
+    def points(self, group: str) -> tuple[Point, ...]:
+        """Return the points of a group, the oldest first."""
+        return tuple(self._rings.get(group, ()))
+
+    def gone(self, statuses: Sequence[GroupStatus]) -> dict[str, float]:
+        """Return the groups that no longer hold offsets, with the time when they last had some."""
+        present = {group.group for group in statuses if group.rows or group.error}
+        return {name: at for name, at in sorted(self._seen.items()) if name not in present}
+
+    def _point(self, at: float, group: GroupStatus) -> Point:
+        offsets = {row.partition: row.committed for row in group.rows if row.committed is not None}
+        before = self._held.get(group.group)
+        self._held[group.group] = (at, offsets)
+        return Point(at, group.lag, None if before is None else _rate(*before, at, offsets))
+
+    def _interrupt(self, at: float, name: str) -> None:
+        """Add one point without numbers for all consecutive readings without the group `name`."""
+        self._held.pop(name, None)
+        ring = self._rings[name]
+        if ring and ring[-1] != Point(ring[-1].at, None, None):
+            ring.append(Point(at, None, None))
+
+    def _forget(self, at: float, present: set[str]) -> None:
+        """Drop groups that disappeared more than an hour ago.
+
+        If there are too many groups, also drop those that disappeared first.
+        """
+        gone = sorted(self._seen.keys() - present, key=self._seen.__getitem__)
+        needed = len(self._seen.keys() | present) - self._groups
+        for count, name in enumerate(gone):
+            if count < needed or at - self._seen[name] > _KEPT:
+                for memory in (self._rings, self._held, self._seen):
+                    memory.pop(name, None)
+
+    def _shorten(self) -> None:
+        share = max(2, min(self._points, self._total // max(1, len(self._rings))))
+        for ring in self._rings.values():
+            while len(ring) > share:
+                ring.popleft()
+
+
+def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) -> float | None:
+    """Return the rate between two readings, for the partitions in both, or None after a rewind."""
+    steps = [offsets[tp] - offset for tp, offset in held_before.items() if tp in offsets]
+    if at <= before or not steps or min(steps) < 0:
+        return None
+    return sum(steps) / (at - before)
 
 
 class GroupReader(Protocol):

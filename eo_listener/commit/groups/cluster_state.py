@@ -121,10 +121,10 @@ class ClusterState:
                 return request
         return None
 
-    def end_run(self, run_id: str) -> None:
-        """Record that a run has ended. `run_id` is the short form, as in commit metadata."""
+    def end_run(self, owner: str, *, replaced: bool = False) -> None:
+        """Record that a run has ended; see `PartitionState.end_run`."""
         for name, group in self._groups.items():
-            group.end_run(run_id)
+            group.end_run(owner, replaced=replaced)
             self._due_times.mark_changed(name)
 
     def invalidate_snapshots(self) -> None:

@@ -16,7 +16,7 @@ from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Wai
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.errors import few
-from eo_listener.events import CommitFailed, CommitterFenced, Event, Observers
+from eo_listener.events import CommitFailed, Event, Observers
 from eo_listener.model.commit_metadata import short_id
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import TopicPartition
@@ -51,7 +51,6 @@ class Committer:
         self._retry = retry
         self._policy = policy
         self._workers: dict[Cluster, Worker] = {}
-        self._groups: dict[Cluster, set[str]] = {}  # the groups offered to each worker
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._closed = False
@@ -65,11 +64,13 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups() as groups:
-                refused = groups.group(commit.group).offer(
-                    commit.positions, recommit=recommit, lossy=commit.lossy, rivals=commit.rivals
+                groups.group(commit.group).offer(
+                    commit.positions,
+                    owner=commit.owner,
+                    recommit=recommit,
+                    lossy=commit.lossy,
+                    rivals=commit.rivals,
                 )
-            if refused is not None:
-                self._observers.notify(refused)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Stop committing these positions and all newer ones, because the guard withholds them.
@@ -84,11 +85,15 @@ class Committer:
             if recommit:
                 self.offer(commit, recommit=True)
 
-    def end_run(self, run_id: str) -> None:
-        """Record that a run has ended. Call this after the run's last offsets were offered."""
+    def end_run(self, owner_id: str, *, replaced: bool = False) -> None:
+        """Record that a run has ended. Call this after the run's last offsets were offered.
+
+        `owner_id` is the id of the run; for `follow`, of the query. `replaced` is True if another
+        query has taken the place of this one, whose waiting offsets are then no longer sent.
+        """
         for worker in self._all():
             with worker.groups() as groups:
-                groups.end_run(short_id(run_id))
+                groups.end_run(short_id(owner_id), replaced=replaced)
 
     def log_starts(self, commit: GroupOffsets, by: float) -> Mapping[TopicPartition, int]:
         """Return the log starts of a group's partitions, as they were known at the time `by`.
@@ -116,7 +121,6 @@ class Committer:
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
             worker.mark_used()
-            self._groups.setdefault(commit.cluster, set()).add(commit.group)
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
@@ -134,7 +138,7 @@ class Committer:
         with self._lock:
             over = not self._closed and self._workers[cluster].unused_for(self._unused_timeout)
             if over:
-                del self._workers[cluster], self._groups[cluster]
+                del self._workers[cluster]
             return over
 
     def retry_now(self, groups: GroupKeys) -> None:
@@ -192,12 +196,7 @@ class Committer:
         )
 
     def _explained(self, event: Event, cluster: Cluster) -> Event:
-        """Add rival clusters to the event, or add the command that grants a missing right."""
-        if isinstance(event, CommitterFenced):
-            with self._lock:
-                feeding = {key for key, groups in self._groups.items() if event.group in groups}
-            rivals = feeding - {cluster}
-            return _by_ourselves(event, rivals) if rivals else event
+        """Add the command that grants a missing right to the event."""
         if isinstance(event, CommitFailed):
             command = right_to_add(event, cluster.principal)
             return event if command is None else replace(event, fix=command)
@@ -206,23 +205,3 @@ class Committer:
     def _all(self) -> tuple[Worker, ...]:
         with self._lock:
             return tuple(self._workers.values())
-
-
-def _by_ourselves(event: CommitterFenced, rivals: Iterable[Cluster]) -> Event:
-    """Return `event`, with the hint that this driver may have fenced itself.
-
-    The driver fences itself if it commits to the same group of the same cluster with two different
-    settings.
-
-    Only the brokers know if two settings name the same cluster, because the servers may have
-    several names.
-    """
-    addresses = " and ".join(sorted({str(rival) for rival in rivals}))
-    return replace(
-        event,
-        cause=f"this driver also commits to a group of that name at {addresses}, with other "
-        "settings. If that is the same cluster, this driver has fenced itself; otherwise "
-        f"{event.cause}",
-        fix="give all sources of a cluster the same kafka.bootstrap.servers and credentials, or "
-        f"each set of settings its own group; else {event.fix}",
-    )

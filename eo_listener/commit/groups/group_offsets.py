@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
@@ -28,12 +28,14 @@ class GroupOffsets:
 
     `lossy` is True if, in any of the sources, Spark is set to skip records that Kafka has deleted
     (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too; earlier
-    commits to all other partitions come from this run, or from runs that have ended.
+    commits to all other partitions come from this run, or from runs that have ended. `owner` is the
+    run, by its id in the metadata of commits; for `follow`, which sees no runs, it is the query.
     """
 
     cluster: Cluster
     group: str
     positions: Mapping[TopicPartition, Position]
+    owner: str = ""
     lossy: bool = False
     rivals: frozenset[TopicPartition] = frozenset()
 
@@ -49,23 +51,19 @@ def positions_by_topic(
 
 
 def combine(parts: Iterable[GroupOffsets]) -> tuple[GroupOffsets, ...]:
-    """Combine the `parts` with the same group, and return one part for each group.
+    """Combine the `parts` of one run with the same group; return one part for each group.
 
     If two parts hold the same partition, the lower offset counts: only up to that offset has every
     source processed the partition.
     """
-    groups: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
-    lossy: set[tuple[Cluster, str]] = set()
+    lowest: dict[tuple[Cluster, str], dict[TopicPartition, Position]] = {}
+    groups: dict[tuple[Cluster, str], GroupOffsets] = {}
     for part in parts:
         key = (part.cluster, part.group)
-        positions = groups.setdefault(key, {})
+        positions = lowest.setdefault(key, {})
         for tp, position in part.positions.items():
-            lowest = positions.get(tp)
-            if lowest is None or position.offset < lowest.offset:
+            if tp not in positions or position.offset < positions[tp].offset:
                 positions[tp] = position
-        if part.lossy:
-            lossy.add(key)
-    return tuple(
-        GroupOffsets(cluster=key[0], group=key[1], positions=positions, lossy=key in lossy)
-        for key, positions in groups.items()
-    )
+        lossy = part.lossy or (key in groups and groups[key].lossy)
+        groups[key] = replace(part, positions=positions, lossy=lossy)
+    return tuple(groups.values())

@@ -10,13 +10,15 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
+from math import inf
 
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
     PartitionState,
     RetryState,
+    is_of,
 )
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.events import (
@@ -50,11 +52,28 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """A snapshot of a group to read now, before anything is committed to the group."""
+    """A snapshot of a group to read now, before anything is committed to the group.
+
+    If `takes_over` is True, the group store must first take over the group from another committer.
+    """
 
     group: str
     partitions: tuple[TopicPartition, ...]
     started: float
+    takes_over: bool = False
+
+
+@dataclass(slots=True)
+class KnownTopic:
+    """A topic's id, and the runs that fed the group when a snapshot last showed this id.
+
+    Until a second snapshot has shown the id, it is not `certain`: a broker that lags behind may
+    still have the id of a topic that was deleted before.
+    """
+
+    id: str
+    runs: frozenset[str]
+    certain: bool = False
 
 
 MISSING = "_MISSING_ANSWER"
@@ -77,12 +96,15 @@ class GroupState:
         # longest come first.
         self._due: dict[TopicPartition, float] = {}
         self._failing: dict[TopicPartition, int] = {}  # their failures in a row
-        # The times at which to repeat confirmed commits, the soonest first.
-        self._repeat_times: dict[TopicPartition, float] = {}
-        self._topic_ids: dict[str, str] = {}
-        self._recreated: set[str] = set()
+        self._topics: dict[str, KnownTopic] = {}
+        # By recreated topic: the runs whose offsets may be of the old topic.
+        self._recreated: dict[str, frozenset[str]] = {}
+        self._runs: set[str] = set()  # those that feed the group
+        # The runs that fed the group when another committer took it over.
+        self._fenced: frozenset[str] | None = None
+        self._is_new = False  # since a run began to feed the group, no commit was confirmed
+        self._takes_over = False
         self._size = PartSize()
-        self._fenced = False
         self._retry_at_once = False
         self.in_flight = False
 
@@ -90,41 +112,44 @@ class GroupState:
         self,
         positions: Positions,
         *,
+        owner: str = "",
         recommit: bool = False,
         lossy: bool = False,
         rivals: Collection[TopicPartition] = (),
-    ) -> CommitRefused | None:
+    ) -> None:
         """Accept positions; of the offsets offered for a partition, the greatest counts.
 
-        Returns an event if positions are refused. With `recommit`, confirmed offsets are committed
-        again, so that they do not expire. First, a snapshot of the group is read, since the new
-        commit would hide that the group was deleted. With `lossy`, a snapshot of the log is read,
-        even if there is nothing to commit. `rivals` are partitions that other live runs feed too.
+        With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
+        snapshot of the group is read, since the new commit would hide that the group was deleted.
+        With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
+        are partitions that other live runs feed too.
+        `owner` is the run. If another committer has taken over the group, the first offer of a
+        later run takes it back.
         """
-        obstacles: dict[TopicPartition, int] = {}
-        refusal = Refusal.BELOW_COMMITTED
+        self._begin(owner)
         for tp, state in self._open(positions):
             if lossy:
                 state.snapshot_at, state.needs_snapshot = None, True
             elif recommit and state.pending is None:
                 state.snapshot_at = None
-            position, is_rival = positions[tp], tp in rivals
-            obstacle = state.offer(position, self._policy, recommit=recommit, rivals=is_rival)
-            if obstacle is not None:
-                obstacles[tp] = obstacle
-                refusal = refusal if state.refused is None else Refusal.BELOW_GROUP
+            state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
             self._plan(tp)
-        if not obstacles:
-            return None
-        return self._events.refused(refusal, {tp: positions[tp] for tp in obstacles}, obstacles)
 
-    def end_run(self, run_id: str) -> None:
-        """Record that a run has ended, in the partitions that the run has fed.
+    def _begin(self, owner: str) -> None:
+        """Record that a run feeds the group."""
+        if owner in self._runs:
+            return
+        self._runs.add(owner)
+        if self._fenced is None:
+            self._is_new = bool(self._topics)
+        elif owner not in self._fenced:
+            self._fenced, self._takes_over = None, True
 
-        `run_id` is the short form of the id, as in commit metadata.
-        """
+    def end_run(self, owner: str, *, replaced: bool = False) -> None:
+        """Record that a run has ended; see `PartitionState.end_run`."""
+        self._runs.discard(owner)
         for tp, state in self._partitions.items():
-            state.end_run(run_id)
+            state.end_run(owner, replaced=replaced)
             if tp in self._due:
                 self._plan(tp)
 
@@ -135,25 +160,31 @@ class GroupState:
             self._plan(tp)
 
     def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, PartitionState]]:
-        for tp in positions:
-            if not self._fenced and tp.topic not in self._recreated:
+        for tp, position in positions.items():
+            if self._fenced is None and not self._is_of_old_topic(tp, position):
                 yield tp, self._partitions.setdefault(tp, PartitionState())
+
+    def _is_of_old_topic(self, tp: TopicPartition, position: Position | None) -> bool:
+        return tp.topic in self._recreated and is_of(position, self._recreated[tp.topic])
 
     def next(self, now: float) -> CommitRequest | SnapshotRequest | None:
         """Return the request to send now, or None.
 
         The caller must pass the answer to this object.
         """
-        if self.in_flight or self._fenced:
+        if self.in_flight or self._fenced is not None:
             return None
-        self._plan_repeats(now)
         stale, ready = self._first(now)
         if stale:
             self.in_flight = True
             partitions = self._snapshot_partitions(stale, now)
             for tp in partitions:
                 self._partitions[tp].ask_snapshot()
-            return SnapshotRequest(group=self._group, partitions=partitions, started=now)
+            # Only once: if the snapshot fails, the group may have been taken over nevertheless.
+            takes_over, self._takes_over = self._takes_over, False
+            return SnapshotRequest(
+                group=self._group, partitions=partitions, started=now, takes_over=takes_over
+            )
         if ready:
             self.in_flight = True
             return CommitRequest(
@@ -205,11 +236,9 @@ class GroupState:
 
     def next_try(self) -> float | None:
         """Return when the next request is due, or None if no request is planned."""
-        if self.in_flight or self._fenced:
+        if self.in_flight or self._fenced is not None:
             return None
-        soonest = min(self._due.values(), default=None)
-        due = next(iter(self._repeat_times.values()), None)
-        return min((time for time in (soonest, due) if time is not None), default=None)
+        return min(self._due.values(), default=None)
 
     def failures(self) -> int:
         """Return the greatest number of consecutive failures of any waiting partition."""
@@ -237,26 +266,6 @@ class GroupState:
         self._drop(tp)
         self._plan(tp)
 
-    def _plan_repeats(self, now: float) -> None:
-        """Put the partitions whose repeated commit is due now into the queue."""
-        times = self._repeat_times.items()
-        for tp, _ in list(takewhile(lambda repeat: repeat[1] <= now, times)):
-            del self._repeat_times[tp]
-            if tp in self._partitions:
-                self._plan(tp)
-
-    def _deactivate(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Remove a confirmed partition from the queue, or move it to the end if it has more to do.
-
-        If its commit must be repeated, record the time.
-        """
-        if state.repeat is not None and self._repeat_times.get(tp) != state.repeat:
-            self._repeat_times.pop(tp, None)  # to the end: no other commit is repeated later
-            self._repeat_times[tp] = state.repeat
-        self._drop(tp)
-        if state.is_busy:
-            self._plan(tp)  # behind all others
-
     def on_snapshot(
         self, request: SnapshotRequest, snapshot: GroupSnapshot, now: float
     ) -> tuple[Event, ...]:
@@ -270,7 +279,7 @@ class GroupState:
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
-                code = self._on_partition_left_out(tp, snapshot.errors.get(tp.topic))
+                code = self._on_partition_left_out(tp, snapshot.errors.get(tp.topic), now)
                 if code is not None:
                     missing.setdefault(code, {})[tp] = code
                 continue
@@ -287,7 +296,7 @@ class GroupState:
                 own[tp] = confirmed
             if state.sendable(now) is not None:
                 self._plan(tp)
-            elif state.is_busy or tp in self._due:
+            else:
                 self._requeue(tp)
         for finding, partitions in findings.items():
             events += self._events.finding(finding, partitions, snapshot, wanted, own)
@@ -305,12 +314,12 @@ class GroupState:
         self.in_flight = False
         if explain(code).fatal:
             return self._fence(code)
-        wanted = {tp: code for tp in request.partitions if self._on_snapshot_failed(tp)}
+        wanted = {tp: code for tp in request.partitions if self._on_snapshot_failed(tp, now)}
         events = (self._failed(wanted, now, detail),) if wanted else ()
         self._retry_at_once = False
         return events
 
-    def _on_snapshot_failed(self, tp: TopicPartition) -> bool:
+    def _on_snapshot_failed(self, tp: TopicPartition, now: float) -> bool:
         """Record that a partition was not in a snapshot; return True if an offset waits for it."""
         state = self._partitions.get(tp)
         if state is None:
@@ -318,12 +327,14 @@ class GroupState:
         state.needs_snapshot = False  # requested again soon; no commit waits for the snapshot
         if tp in self._due:
             self._plan(tp)
-        return tp in self._due
+        return self._due.get(tp, inf) <= now
 
-    def _on_partition_left_out(self, tp: TopicPartition, code: str | None) -> str | None:
+    def _on_partition_left_out(
+        self, tp: TopicPartition, code: str | None, now: float
+    ) -> str | None:
         """Record that a snapshot lacks a partition; return an error if an offset waits for it."""
         if code is not None:
-            return code if self._on_snapshot_failed(tp) else None
+            return code if self._on_snapshot_failed(tp, now) else None
         state = self._partitions.get(tp)
         not_found = state is not None and state.partition_missing()
         if tp in self._due:
@@ -331,28 +342,51 @@ class GroupState:
         return NO_PARTITION if not_found else None
 
     def _recreations(self, request: SnapshotRequest, snapshot: GroupSnapshot) -> Iterable[Event]:
-        for topic in sorted({tp.topic for tp in request.partitions}):
-            now = snapshot.topic_ids.get(topic)
-            was = self._topic_ids.setdefault(topic, now) if now is not None else None
-            if was is None or now is None or was == now or topic in self._recreated:
+        for topic in sorted({tp.topic for tp in request.partitions} & snapshot.topic_ids.keys()):
+            was, now = self._topics.get(topic), snapshot.topic_ids[topic]
+            certain = was is not None and was.id == now
+            self._topics[topic] = KnownTopic(now, frozenset(self._runs), certain)
+            if was is None or certain or self._was_stale(topic, was, snapshot):
                 continue
-            self._recreated.add(topic)
+            stopped = not was.runs.isdisjoint(self._runs)
+            if stopped:
+                self._recreated[topic] = was.runs
             waiting = self._forget(tp for tp in tuple(self._partitions) if tp.topic == topic)
-            yield TopicRecreated(
-                cluster=self._events.cluster,
-                group=self._group,
-                topic=topic,
-                was=was,
-                now=now,
-                offsets=waiting,
-            )
+            if stopped:
+                yield TopicRecreated(
+                    cluster=self._events.cluster,
+                    group=self._group,
+                    topic=topic,
+                    was=was.id,
+                    now=now,
+                    offsets=waiting,
+                )
+
+    def _was_stale(self, topic: str, was: KnownTopic, snapshot: GroupSnapshot) -> bool:
+        """Return True if the broker that showed the id `was` lagged behind.
+
+        Kafka deletes a group's offsets together with their topic. So if the group still has an
+        offset that was committed after that answer, the topic was not recreated since.
+        """
+        return not was.certain and any(
+            state.confirmed is not None and state.confirmed == snapshot.positions.get(tp)
+            for tp, state in self._partitions.items()
+            if tp.topic == topic
+        )
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Drop partitions; return their offsets that were waiting to be committed."""
-        forgotten = {tp: self._partitions.pop(tp) for tp in partitions}
-        for tp in forgotten:
+        """Drop partitions, but keep positions of a new topic; return the offsets that waited."""
+        waiting: dict[TopicPartition, Position] = {}
+        for tp in partitions:
+            state = self._partitions.pop(tp)
             self._drop(tp)
-        return as_offsets({tp: state.pending for tp, state in forgotten.items() if state.pending})
+            ends = self._fenced is not None or self._is_of_old_topic(tp, state.wanted)
+            if ends and state.pending is not None:
+                waiting[tp] = state.pending
+            elif not ends and state.wanted is not None:
+                self._partitions[tp] = PartitionState(pending=state.wanted)
+                self._plan(tp)
+        return as_offsets(waiting)
 
     def on_commit_answer(
         self,
@@ -375,10 +409,14 @@ class GroupState:
             else:
                 confirmed[tp] = position
                 self._partitions[tp].confirm(position, now, self._retry.repeat_after)
-                self._deactivate(tp, self._partitions[tp])
+                self._requeue(tp)
         events: list[Event] = []
         self._size.learn(request.positions.keys(), errors)
+        for topic, tp in {tp.topic: tp for tp in confirmed}.items():
+            if topic in self._topics and not self._topics[topic].certain:
+                self._partitions[tp].snapshot_at = None  # it is still held when the id shows again
         if confirmed:
+            self._is_new = False
             events.append(self._events.committed(confirmed, now - request.started))
         fatal = next((code for code in errors.values() if explain(code).fatal), None)
         if fatal is not None:
@@ -387,7 +425,8 @@ class GroupState:
             for tp in errors:
                 state = self._partitions[tp]
                 state.snapshot_at = None  # the next try needs a new snapshot
-                state.pending = state.pending or request.positions[tp]
+                if state.confirmed == request.positions[tp]:
+                    state.pending = state.pending or state.confirmed
             events.append(self._failed(errors, now, detail))
         self._retry_at_once = False
         return tuple(events)
@@ -409,7 +448,12 @@ class GroupState:
         )
 
     def _fence(self, code: str) -> tuple[Event, ...]:
-        self._fenced = True
+        """Stop committing; but a run that has begun since the last commit takes over, once."""
+        if self._is_new:
+            self._is_new, self._takes_over = False, True
+            self.invalidate_snapshots()
+            return ()
+        self._fenced = frozenset(self._runs)
         reason, abandoned = explain(code), self._forget(tuple(self._partitions))
         return (
             CommitterFenced(
@@ -457,9 +501,17 @@ class GroupState:
         return all(self._partitions[tp].pending is None for tp in self._due)
 
     def complete(self) -> bool:
-        """Return True if the group holds its queries' offsets: no offset waits or is held back."""
-        held_back = any(state.refused or state.withheld for state in self._partitions.values())
-        return self.idle() and not (held_back or self._recreated or self._fenced)
+        """Return True if the group holds its queries' offsets: no offset waits or is held back.
+
+        Offsets that a run could not commit count until a later run feeds their partition.
+        """
+        fed = {tp.topic for tp in self._partitions}
+        lost = any(
+            topic not in fed or not runs.isdisjoint(self._runs)
+            for topic, runs in self._recreated.items()
+        )
+        lost = lost or any(state.is_incomplete for state in self._partitions.values())
+        return self.idle() and self._fenced is None and not lost
 
     def stuck(self, now: float) -> bool:
         """Return True if Kafka rejected all pending offsets: a short wait will not help."""
@@ -596,23 +648,6 @@ class GroupEvents:
             retry_in=retry_state.not_before - now,
         )
 
-    def refused(
-        self,
-        refusal: Refusal,
-        positions: Positions,
-        obstacles: Mapping[TopicPartition, int],
-        writer: CommitMetadata | None = None,
-    ) -> CommitRefused:
-        """Return the event for `positions` that are not sent because of `refusal`."""
-        return CommitRefused(
-            cluster=self.cluster,
-            group=self.group,
-            refusal=refusal,
-            offsets=as_offsets(positions),
-            obstacles=Offsets(obstacles),
-            writer=writer,
-        )
-
     def finding(
         self,
         finding: Finding,
@@ -630,18 +665,20 @@ class GroupEvents:
             lost = Offsets({tp: confirmed[tp].offset for tp in partitions})
             yield GroupOffsetsMissing(cluster=self.cluster, group=self.group, offsets=lost)
         elif finding is Discrepancy.BY_SINK:
-            yield self.committed({tp: positions[tp] for tp in partitions}, 0.0)
+            yield self.committed({tp: wanted[tp] for tp in partitions}, 0.0)
         elif finding is Discrepancy.FOREIGN:
             yield from self._foreign_commits(partitions, positions, confirmed)
         else:
             beyond = finding is Refusal.BEYOND_LOG_END
             obstacles = snapshot.ends if beyond else as_offsets(positions)
             first = None if beyond else positions.get(min(partitions))
-            yield self.refused(
-                finding,
-                {tp: wanted[tp] for tp in partitions},
-                {tp: obstacles[tp] for tp in partitions},
-                CommitMetadata.parse(first.metadata) if first else None,
+            yield CommitRefused(
+                cluster=self.cluster,
+                group=self.group,
+                refusal=finding,
+                offsets=as_offsets({tp: wanted[tp] for tp in partitions}),
+                obstacles=Offsets({tp: obstacles[tp] for tp in partitions}),
+                writer=CommitMetadata.parse(first.metadata) if first else None,
             )
 
     def _foreign_commits(

@@ -7,6 +7,7 @@ and turns their findings into events.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -92,8 +93,10 @@ class PartitionState:
     sink_run: str | None = None
     #: True if an offset is committed again although the group already has it.
     renews: bool = False
-    #: The newest run that has ended, by its id in the metadata of commits.
-    ended_run: str | None = None
+    #: True if a run has ended whose position was refused, and no later run has offered a position.
+    given_up: bool = False
+    #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
+    ended_owner: str | None = None
 
     @property
     def wanted(self) -> Position | None:
@@ -107,10 +110,9 @@ class PartitionState:
         return self.pending or self.refused
 
     @property
-    def is_busy(self) -> bool:
-        """True if the partition needs a request other than a repeated commit."""
-        marking = self.mark is not None or self.needs_snapshot
-        return marking or self.pending is not None or self.refused is not None
+    def is_incomplete(self) -> bool:
+        """True if the group lacks an offset that must not be sent, or must not be sent yet."""
+        return self.refused is not None or self.withheld or self.given_up
 
     @property
     def is_refused(self) -> bool:
@@ -147,64 +149,77 @@ class PartitionState:
 
     def offer(
         self, position: Position, policy: Policy, *, recommit: bool, rivals: bool = False
-    ) -> int | None:
-        """Accept a position, and return None; or refuse it, and return the higher offset.
+    ) -> None:
+        """Accept a position, or keep it until the group no longer has a higher offset.
 
-        The higher offset is the reason for the refusal. If `rivals` is True, other live runs feed
-        this partition too, so a query may rewind only an offset of its own.
+        If `rivals` is True, other live runs feed this partition too, so a query may rewind only an
+        offset of its own, and a lower position does not replace a position that waits.
         """
+        self.given_up = False
+        self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
-            self.ended_run = None  # the query runs again, or its run has not ended after all
-        obstacle = self._offer(position, policy, recommit=recommit, rivals=rivals)
+            self.ended_owner = None  # the query runs again, or its run has not ended after all
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
             metadata = _parse(self.wanted)
             if metadata is None or metadata.run_id != self.sink_run:
                 self.sink_run = None
-        return obstacle
 
-    def _offer(
-        self, position: Position, policy: Policy, *, recommit: bool, rivals: bool
-    ) -> int | None:
+    def _offer(self, position: Position, policy: Policy, *, recommit: bool, rivals: bool) -> None:
         if self.withheld:
             if recommit and self.pending is None:
                 self.pending = self.confirmed
-            return None
+            return
         if self.refused is not None:
             self.refused = position
-            if self.obstacle is None or position.offset <= self.obstacle:
-                return None if self.obstacle in (None, position.offset) else self.obstacle
+            if self.obstacle is None or position.offset < self.obstacle:
+                return
             self.admit()
-        if not rivals and _are_of_two_queries(self.pending, position):
-            self.pending = None  # of a query that no longer runs, and not in the group
+        if not rivals and self._gives_way(position):
+            # A request may have brought it to the group nevertheless, so the group is read again.
+            self.pending = self.snapshot_at = None
         newest = self.pending or self.confirmed
-        if newest is None or position.offset > newest.offset:
+        if newest is None or position.offset >= newest.offset + (not recommit):
             self.pending = _declared(position, self.pending)
-        elif position.offset == newest.offset:
-            if recommit:
-                self.pending = _declared(position, self.pending)
-        elif policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
-            self.pending = _rewinding(position, (self.confirmed or newest).offset)
-            self.snapshot_at = None
-        else:
-            return newest.offset
-        return None
+        elif position.offset < newest.offset:
+            self._go_back(position, newest, policy, rivals=rivals)
 
-    def end_run(self, run_id: str) -> None:
+    def _go_back(
+        self, position: Position, newest: Position, policy: Policy, *, rivals: bool
+    ) -> None:
+        """Take an offer below the newest position. The next snapshot decides if it is sent.
+
+        Even if it must not take the group back: the group may have lost the confirmed offset,
+        because its topic was recreated, or somebody took the group back.
+        """
+        if policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
+            position = _rewinding(position, (self.confirmed or newest).offset)
+        elif self.pending is not None:
+            return
+        self.pending, self.snapshot_at = position, None
+
+    def _gives_way(self, position: Position) -> bool:
+        """Return True if the waiting position is of a run that no longer runs."""
+        is_later = self._has_ended(self.pending) and not self._has_ended(position)
+        return is_later or _are_of_two_queries(self.pending, position)
+
+    def end_run(self, owner: str, *, replaced: bool = False) -> None:
         """Record that a run has ended, and no longer feeds the group.
 
-        A waiting position is still sent, but any offer of another query replaces it. A position
-        below the group's offset is dropped. If another program has committed later, nothing is sent
-        over that commit.
+        A waiting position is still sent, unless the run was `replaced` by another query, but any
+        offer of a later run replaces it. A position below the group's offset is dropped. If another
+        program has committed later, nothing is sent over that commit.
         """
-        if any(_run_of(position) == run_id for position in (self.wanted, self.confirmed)):
-            self.ended_run = run_id
-        if self.obstacle is not None and _run_of(self.refused) == run_id:
+        if any(is_of(position, {owner}) for position in (self.wanted, self.confirmed)):
+            self.ended_owner = owner
+        if replaced and not self.withheld and is_of(self.pending, {owner}):
+            self.pending = None
+        if (replaced or self.obstacle is not None) and is_of(self.refused, {owner}):
             self._give_up()
 
     def _has_ended(self, position: Position | None) -> bool:
-        return self.ended_run is not None and _run_of(position) == self.ended_run
+        return self.ended_owner is not None and is_of(position, {self.ended_owner})
 
     def withhold(self, metadata: str) -> None:
         """Withhold newer positions, and write the guard's mark; still send earlier positions."""
@@ -379,7 +394,7 @@ class PartitionState:
     def _refuse(
         self, wanted: Position, obstacle: int | None, refusal: Refusal
     ) -> Iterator[Finding]:
-        if self.refused is None:
+        if self.refused is None or not self._has_ended(wanted):
             yield refusal
         self.pending = self.repeat = None
         self.refused, self.obstacle = wanted, obstacle
@@ -392,12 +407,13 @@ class PartitionState:
         A new snapshot shows the next run that offset.
         """
         self.refused = self.obstacle = self.snapshot_at = None
+        self.given_up = True
 
 
-def _run_of(position: Position | None) -> str | None:
-    """Return the run in a position's metadata, or None if they have no run."""
+def is_of(position: Position | None, owners: AbstractSet[str]) -> bool:
+    """Return True if the metadata of a position name one of `owners`."""
     metadata = _parse(position)
-    return None if metadata is None else metadata.run_id
+    return metadata is not None and not owners.isdisjoint((metadata.query_id, metadata.run_id))
 
 
 def _parse(position: Position | None) -> CommitMetadata | None:

@@ -189,6 +189,11 @@ class Worker:
     def _read_snapshot(self, request: SnapshotRequest) -> None:
         try:
             fault_point("snapshot.before-request")
+            if request.takes_over:
+                logger.info(
+                    "group %s: a new run takes it back from another committer", request.group
+                )
+                self._opened().take_over(request.group)
             snapshot = self._opened().snapshot(
                 request.group, request.partitions, timeout=SNAPSHOT_TIMEOUT
             )

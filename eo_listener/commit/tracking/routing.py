@@ -14,7 +14,7 @@ from eo_listener.commit.groups.group_offsets import GroupOffsets, combine, posit
 from eo_listener.commit.tracking.group_names import GroupNames, NotCommitted
 from eo_listener.errors import SettingsError
 from eo_listener.events import PartitionsShared, SourceIgnored
-from eo_listener.model.commit_metadata import CommitMetadata
+from eo_listener.model.commit_metadata import CommitMetadata, short_id
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.offsets import Offsets
 
@@ -135,7 +135,13 @@ class GroupRouting:
                     ignored.append(_ignored(progress, source, topic, reason, unread))
                 else:
                     parts.append(
-                        GroupOffsets(cluster=cluster, group=group, positions=positions, lossy=lossy)
+                        GroupOffsets(
+                            cluster=cluster,
+                            group=group,
+                            positions=positions,
+                            owner=short_id(progress.run_id),
+                            lossy=lossy,
+                        )
                     )
             if parts:
                 sources[source.index] = combine(parts)

@@ -63,6 +63,15 @@ class SharedPartitions:
             if rival != run_id and run.commit.positions.keys() & commit.positions.keys()
         )
 
+    @property
+    def holds_up(self) -> bool:
+        """True if a run is ahead of another run in a partition that both feed to one group."""
+        return any(
+            self.lowest(owner, run.query, run.commit)[0].positions != run.commit.positions
+            for runs in self._groups.values()
+            for owner, run in runs.items()
+        )
+
     def _once(
         self, key: tuple[Cluster, str], commit: GroupOffsets, shared: set[TopicPartition]
     ) -> PartitionsShared | None:

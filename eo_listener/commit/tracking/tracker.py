@@ -148,13 +148,18 @@ class QueryTracker:
         self._shared = SharedPartitions()
         self._reporter = RunReporter()
         self._faulty: set[str] = set()
+        self._left_out: set[str] = set()  # queries with offsets that reach no group
         self._reported_repeated = False
         self.unserved: tuple[Progress, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """True if the last work for every query ended without an internal error."""
-        return not self._faulty
+        """True if the tracker has offered all durable offsets.
+
+        It has not if its last work for a query ended with an internal error, if a setting or the
+        JVM keeps a query's offsets from their group, or if a slower run holds up another run.
+        """
+        return not (self._faulty or self._left_out or self._shared.holds_up)
 
     def due(self) -> float | None:
         """Return when the next check of any query is due (monotonic clock), or None."""
@@ -343,6 +348,8 @@ class QueryTracker:
         except JvmError as error:
             logger.debug("cannot read the state of query %s: %s", run.query, error)
             run.unanswered += 1
+            if run.follows_checkpoint:
+                self._left_out.add(run.query)
             if run.follows_checkpoint and run.unanswered == _UNANSWERED:
                 problem = (
                     f"its group stays where it is, since the query's state cannot be read: {error}"
@@ -402,6 +409,8 @@ class QueryTracker:
 
     def _offer(self, run: QueryRun, routed: RoutedOffsets, now: float, *, recommit: bool) -> None:
         allowed = routed.without(run.withheld)
+        misconfigured = any(ignored.misconfigured for ignored in allowed.ignored)
+        (self._left_out.add if misconfigured else self._left_out.discard)(run.query)
         run.ignored = allowed.ignored
         self._report_ignored(run)
         for overlap in allowed.shared:

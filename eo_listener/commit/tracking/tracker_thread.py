@@ -86,6 +86,11 @@ class TrackerThread:
 
         Returns False when the monotonic clock passes `deadline`.
         """
+        with self._changed:  # or the tracker's thread may go on after the check
+            return self._drain(deadline) and self._tracker.complete
+
+    def _drain(self, deadline: float) -> bool:
+        """Wait until the tracker has checked all queries; return False if it has not in time."""
         with self._changed:
             self._check_all = True
             self._changed.notify_all()
@@ -94,11 +99,11 @@ class TrackerThread:
                 if remaining <= 0 or not self._thread.is_alive():
                     return False
                 self._changed.wait(remaining)
-            return self._tracker.complete
+            return True
 
     def close(self, deadline: float) -> None:
         """Handle waiting events until `deadline`, then stop the thread, and report lost batches."""
-        done = self.flush(deadline)
+        done = self._drain(deadline)
         with self._changed:
             self._stopping = True
             lost = [*(() if done else self._tracker.unserved), *self._buffer.waiting()]

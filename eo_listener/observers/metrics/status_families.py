@@ -16,7 +16,13 @@ from prometheus_client.registry import Collector
 from eo_listener.model.lag import PartitionLag
 from eo_listener.model.lag_window import LagVerdict
 from eo_listener.observers.metrics.counters import GROUP
-from eo_listener.observers.metrics.series import SeriesBudget, encodable, gauge, log_ends, of_groups
+from eo_listener.observers.metrics.families import (
+    SeriesBudget,
+    encodable,
+    gauge,
+    log_ends,
+    of_groups,
+)
 from eo_listener.offsets import TopicPartition
 
 PARTITIONS: Final = 10_000

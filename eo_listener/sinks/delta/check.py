@@ -30,14 +30,14 @@ _CATALOG: Final = "spark.sql.catalogImplementation"
 _OWN: Final = "spark_catalog"
 
 
-def findings(
-    target: Target, connection: Connection, session: SparkSession, query: str | None
-) -> Findings:
+def findings(target: Target, query: str | None) -> Findings:
     """Yield the findings about a table; `query` is the query's name, if it is known.
 
     Raises EoListenerError if the sink would refuse the table, or the table cannot be read.
     """
-    about, log = shown(target.label), connection.log(session)
+    about, connection = shown(target.label), Connection(target, target.label)
+    session = connection.session()
+    log = connection.log(session)
     yield fine(about, f"Delta Lake {delta_log.library_version(session)}")
     if log is None:
         yield from _absent(target, connection, session)

@@ -7,7 +7,7 @@ from typing import Any
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice
-from eo_listener.model.check_finding import CheckFinding, Findings, checked
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
@@ -126,11 +126,7 @@ class DeltaSink:
 
         It checks Delta Lake, the table, and the ledger of `query`.
         """
-        return list(checked(shown(self.label), self._findings(query)))
-
-    def _findings(self, query: str | None) -> Findings:
-        connection = Connection(self._target, self.label)
-        yield from check.findings(self._target, connection, connection.session(), query)
+        return list(checked(shown(self.label), check.findings(self._target, query)))
 
     def close(self) -> None:
         """Forget the table and its log."""

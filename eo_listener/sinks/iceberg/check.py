@@ -19,7 +19,7 @@ from eo_listener.sinks.iceberg.ledger_reader import IcebergLedgerReader
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of_any
 from eo_listener.sinks.table_checks import judge_absent, judge_ledgers, judge_storage
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
-from eo_listener.spark.jvm.iceberg_table import TableSettings, release
+from eo_listener.spark.jvm.iceberg_table import TableSettings, release, session
 from eo_listener.spark.jvm.sessions import session_apart
 
 _TABLES: Final = "iceberg_tables"  # of a JDBC catalog, in its database
@@ -36,27 +36,38 @@ _MANY: Final = 2000  # snapshots: about 3 MB of metadata, which each commit of a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCheck:
-    """Checks the table `name` in the session `spark`.
+    """Checks the table `name`, in `session`, or else in another session that has the catalog.
 
     `query` is the query's name, if it is known. `has_ledgers` is False for a table of dead letters.
     """
 
     name: TableName
-    spark: Any
+    session: Any
     query: str | None
     create: bool
     has_ledgers: bool = True
 
     def findings(self) -> Findings:
         """Yield the findings. Raises EoListenerError if the session or the table cannot be read."""
-        check_runtime(self.spark)
-        yield _judge_release(self.name.label, *release(self.spark))
-        apart = session_apart(self.spark, f"spark.sql.catalog.{self.name.parts[0]}")
+        about, catalog = self.name.label, self.name.parts[0]
+        spark = session(catalog, self.session)
+        check_runtime(spark)
+        number, forwards = release(spark)
+        if forwards:
+            yield fine(about, f"Iceberg {number} can fast-forward branches")
+        else:
+            yield problem(
+                about,
+                f"Iceberg {number} cannot fast-forward main to a branch, and the sink needs this "
+                "to publish a batch",
+                "use release 1.10 or later: configure(builder, iceberg=True) adds one",
+            )
+        apart = session_apart(spark, f"spark.sql.catalog.{catalog}")
         reader = IcebergLedgerReader(self.name.key, lambda: apart, query=self.query)
         with reader.explained():
-            yield from self._table_findings(apart, reader)
+            yield from self._table_findings(spark, apart, reader)
 
-    def _table_findings(self, apart: Any, reader: IcebergLedgerReader) -> Findings:
+    def _table_findings(self, spark: Any, apart: Any, reader: IcebergLedgerReader) -> Findings:
         about, store = self.name.label, _store(apart, self.name.parts[0])
         if store == "hadoop":
             yield warning(
@@ -79,7 +90,7 @@ class TableCheck:
         settings = table.settings()
         yield fine(about, f"it exists, in format {settings.format} ({store} catalog)")
         yield judge_storage(about, settings.location)
-        check_wap(self.spark, table, about)
+        check_wap(spark, table, about)
         yield from judge_settings(self.name, settings, table.branches)
         if self.has_ledgers:
             yield from judge_ledgers(about, self.query, reader.stored(table))
@@ -146,17 +157,6 @@ def judge_settings(
             "older metadata files are never deleted, and each batch writes three",
             f"ALTER TABLE {name.key} SET TBLPROPERTIES ('{_DELETES_METADATA}'='true')",
         )
-
-
-def _judge_release(about: str, number: str, forwards: bool) -> CheckFinding:
-    if forwards:
-        return fine(about, f"Iceberg {number} can fast-forward branches")
-    return problem(
-        about,
-        f"Iceberg {number} cannot fast-forward main to a branch, and the sink needs this to "
-        "publish a batch",
-        "use release 1.10 or later: configure(builder, iceberg=True) adds one",
-    )
 
 
 def _store(session: Any, catalog: str) -> str:

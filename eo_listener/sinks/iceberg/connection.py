@@ -65,7 +65,7 @@ def find(spark: Any, name: TableName) -> IcebergTable | None:
             "this thread, and in the first session of the process",
             fix=f"Set spark.sql.catalog.{catalog}=org.apache.iceberg.spark.SparkCatalog, and "
             "its type, uri and warehouse, in the builder of the first session or with "
-            "--conf, so that every session has it",
+            "--conf, so that every session has it; for a command of eo-listener, with --spark-conf",
         )
     return table
 

@@ -46,7 +46,7 @@ from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import holds, quoted
-from eo_listener.sinks.spark_merge import EXACT
+from eo_listener.sinks.spark_merge import EXACT, is_uuid
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, session
 
@@ -116,6 +116,7 @@ class DeadLetterTables:
         self._accept_expired = accept_expired
         self._made: str | None = None
         self._published: str | None = None
+        self._ledgers: dict[str, PublishedLedgers] = {}
 
     def make(self, name: TableName, letters: DataFrame, *, create: bool) -> None:
         """Create the dead-letter table if it does not exist, before a batch may need it."""
@@ -136,10 +137,12 @@ class DeadLetterTables:
             table = self._table(spark, name, letters, create=create)
             columns, schema = catalog.matched(spark, name, letters, new_columns=False)
             rows = catalog.fitted(letters, columns, schema)
+            ledgers = self._ledgers_of(name, spark)
+            last = ledgers.published(table, owner, accept_expired=True).ledger.number
         staged = Publication(
             label=name.label,
             table=table,
-            ledgers=self._ledgers(name, spark),
+            ledgers=ledgers,
             rows=Append(name, rows),
             entry=Entry(
                 query=owner,
@@ -148,7 +151,8 @@ class DeadLetterTables:
                 batch_id=entry.batch_id,
                 moves={},
             ),
-            accept_expired=self._accept_expired,
+            # An unused number is enough: earlier letters need not be in the table any longer.
+            accept_expired=self._accept_expired or last > 0,
         ).stage()
         number = LedgerText.decode(staged.ledger).number
         return LettersOfBatch(table=name.key, owner=owner, branch=staged.branch, number=number)
@@ -184,7 +188,7 @@ class DeadLetterTables:
         with translating(name.label):
             spark = session(name.parts[0], spark)
             table = find(spark, name)
-            ledgers = self._ledgers(name, spark)
+            ledgers = self._ledgers_of(name, spark)
             for _ in range(TRIES):
                 if table is None:
                     self._refuse_lost(letters)
@@ -205,7 +209,9 @@ class DeadLetterTables:
         self, table: IcebergTable, ledgers: PublishedLedgers, letters: LettersOfBatch
     ) -> bool:
         table.refresh()
-        published = ledgers.published(table, letters.owner, accept_expired=self._accept_expired)
+        # To publish letters drops the branches of earlier ones, which proves what has expired.
+        accept = self._accept_expired or letters.number > 1
+        published = ledgers.published(table, letters.owner, accept_expired=accept)
         return published.ledger.number >= letters.number
 
     def _move_main(
@@ -251,10 +257,15 @@ class DeadLetterTables:
         check_wap(spark, table, name.label)
         return table
 
-    def _ledgers(self, name: TableName, spark: Any) -> PublishedLedgers:
-        """Return the object that finds the ledgers of the table `name`."""
-        label = name.label
-        return PublishedLedgers(label, lambda snapshot: has_files_of(spark, name, label, snapshot))
+    def _ledgers_of(self, name: TableName, spark: Any) -> PublishedLedgers:
+        """Return the object that finds the ledgers of the table `name`, and keeps its snapshots."""
+        if name.key not in self._ledgers:
+            label, catalog_name = name.label, name.parts[0]
+            self._ledgers[name.key] = PublishedLedgers(
+                label,
+                lambda snapshot: has_files_of(session(catalog_name, spark), name, label, snapshot),
+            )
+        return self._ledgers[name.key]
 
     def _refuse_lost(self, letters: LettersOfBatch) -> None:
         if self._accept_expired:
@@ -338,13 +349,17 @@ def marks(frame: DataFrame) -> list[Column]:
 
 
 def flaws(
-    frame: DataFrame, columns: Sequence[str], schema: StructType, target: WriteRules
+    frame: DataFrame,
+    columns: Sequence[str],
+    schema: StructType,
+    target: WriteRules,
+    uuids: Sequence[str],
 ) -> list[Column]:
     """Return the reasons why a table with this schema would refuse the `columns` of a row.
 
-    A reason is a null in a key, in the version, or in a required column, or a number that the
-    table's column cannot hold. If a row deletes the table's row, the function checks only its keys
-    and version.
+    A reason is a null in a key, in the version, or in a required column, a number that the table's
+    column cannot hold, or a text that is not a UUID in one of the keys `uuids`. If a row deletes
+    the table's row, the function checks only its keys and version.
     """
     version = [] if target.version_column is None else [target.version_column]
     reasons = [
@@ -352,6 +367,10 @@ def flaws(
         for role, names in (("key", target.keys), ("version", version))
         for name in names
         if name in frame.columns
+    ]
+    reasons += [
+        F.when(~is_uuid(F.col(quoted(name))), F.lit(f"key {name!r} is not a UUID"))
+        for name in uuids
     ]
     deletes = F.lit(False)
     if target.delete_when is not None:

@@ -172,16 +172,8 @@ class IcebergLedgerReader:
         spark, name = self._session(), self._name
         setting = f"spark.sql.catalog.{name.parts[0]}"
         with asking("read its settings"):
-            has_catalog = spark.conf.get(setting, None) is not None
             for key, value in _UNCHANGED.items():
                 spark.conf.set(f"{setting}.{key}", value)
-        if not has_catalog:
-            raise SettingsError(
-                f"Spark has no catalog {name.parts[0]!r}",
-                cause="its settings were neither given nor in spark-defaults.conf",
-                fix="Pass the settings of the query: --spark-conf "
-                f"{setting}=org.apache.iceberg.spark.SparkCatalog --spark-conf {setting}.type=...",
-            )
         table = find(spark, name)
         # For lake.db.t.branch_b Spark loads lake.db.t, but the user did not ask for its main.
         if table is not None and not table.name.casefold().endswith(name.parts[-1].casefold()):

@@ -54,7 +54,12 @@ class Upsert:
         Raises the errors of `Merge.staged`.
         """
         merge = Merge(
-            target=target, table=name.sql, label=label, rows=types_of(frame.schema), columns=columns
+            target=target,
+            table=name.sql,
+            label=label,
+            rows=types_of(frame.schema),
+            columns=columns,
+            uuids=table.uuids(target.keys),
         )
         with merge.staged(frame) as view:
             yield cls(name=name, table=table, merge=merge, session=frame.sparkSession, view=view)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from eo_listener.errors import OutcomeUnknownError, SettingsError, SinkError
 from eo_listener.model.argument_checks import require_one_of
-from eo_listener.model.check_finding import CheckFinding, Findings, checked
+from eo_listener.model.check_finding import CheckFinding, checked
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import ITS_CATALOG, LedgerPlace
@@ -194,21 +194,14 @@ class IcebergSink:
 
         It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
         """
-        tables = [self._name] if self._letters is None else [self._name, self._letters]
-        return [
-            finding
-            for name in tables
-            for finding in checked(name.label, self._findings(name, query))
-        ]
-
-    def _findings(self, name: TableName, query: str | None) -> Findings:
-        yield from TableCheck(
-            name=name,
-            spark=session(name.parts[0], self._session),
-            query=query,
-            create=self._creation.create,
-            has_ledgers=name is self._name,
-        ).findings()
+        check = TableCheck(
+            name=self._name, session=self._session, query=query, create=self._creation.create
+        )
+        every = [*checked(self.label, check.findings())]
+        if self._letters is not None:
+            check = replace(check, name=self._letters, has_ledgers=False)
+            every += checked(self._letters.label, check.findings())
+        return every
 
     def close(self) -> None:
         """Release the snapshots that were read; the session's connections stay open."""
@@ -228,7 +221,7 @@ class IcebergSink:
                 RowFilter.for_target(frame.columns, None)
                 existing = self._checked(frame.sparkSession, entry)
                 table = existing or self._make(frame.drop(REASON))
-                reasons = [*marks(frame), *self._flaws(frame)]
+                reasons = [*marks(frame), *self._flaws(frame, table)]
                 refusals = Refusals(label=self.label, limit=self._target.limit)
                 rows = stack.enter_context(sifted(frame, reasons, refusals))
                 dead_rows = rows.letters(entry, datetime.now(timezone.utc))
@@ -293,13 +286,14 @@ class IcebergSink:
             check_wap(spark, table, self.label)
         return table
 
-    def _flaws(self, frame: DataFrame) -> list[Column]:
+    def _flaws(self, frame: DataFrame, table: IcebergTable) -> list[Column]:
         """Return the reasons why the table would refuse rows of `frame`; empty for `apply=`."""
         if self._target.apply is not None:
             return []
         rows = frame.drop(REASON)
         columns, schema = self._matched(rows)
-        return flaws(rows, columns, schema, self._target)
+        uuids = table.uuids(self._target.keys)
+        return flaws(rows, columns, schema, self._target, uuids)
 
     def _matched(self, frame: DataFrame) -> tuple[tuple[str, ...], StructType]:
         """Return the columns to write and the table's schema. Raises SettingsError."""

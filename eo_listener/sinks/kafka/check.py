@@ -8,7 +8,7 @@ exceeded, it does not try that right, and reports this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -91,7 +91,7 @@ class SinkCheck:
                 create_topic(servers, topic.name),
             )
             return
-        if (yield from self._rights(about, topic, needed)) is False:
+        if (yield from judge_rights(about, topic, needed, self._plan)) is False:
             return
         may = "write to it (Write)" if transactions else "read and write it (Read, Write)"
         yield fine(about, f"{counted(len(topic.ends), 'partition')}; the client may {may}")
@@ -141,7 +141,7 @@ class SinkCheck:
         needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
         if topic.error in NO_RIGHTS and self.create:  # Kafka does not reveal if the topic exists
             needed.append("CREATE")
-        if (yield from self._rights(about, topic, needed)) is False:
+        if (yield from judge_rights(about, topic, needed, self._plan)) is False:
             return
         policy = (self.cluster.settings(topic.name) or {}).get(_POLICY)
         if policy is None:
@@ -242,15 +242,3 @@ class SinkCheck:
         if error == _NO_ID:
             return refused(about, self._plan, ["WRITE", "DESCRIBE"], resource)
         return note(about, f"permission for it could not be tried ({error})")
-
-    def _rights(
-        self, about: str, topic: TopicFacts, needed: Collection[str]
-    ) -> Generator[CheckFinding, None, bool | None]:
-        return judge_rights(
-            about,
-            self._plan,
-            needed,
-            ["--topic", topic.name],
-            error=topic.error,
-            operations=topic.operations,
-        )

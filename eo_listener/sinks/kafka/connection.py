@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ _NO_LOGIN: Final = (
     "cluster at {}"
 )
 _LONGEST: Final = 7 * 24 * 3600
+_TOKENS: Final = re.compile(r"spark\.kafka\.clusters\.(.+)\.auth\.bootstrap\.servers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +99,7 @@ class ConnectionSettings:
         Spark would do so if the options name no login and Spark has a token for the cluster. The
         method reads Spark's settings from the JVM; one call for each sink is enough.
         """
-        from eo_listener.spark.session.delegation_tokens import are_configured  # noqa: PLC0415  # needs Spark
-
-        if not self.has_login and are_configured(self.servers):
+        if not self.has_login and has_delegation_token(self.servers):
             raise only_java(
                 _NO_LOGIN.format(self.cluster), "Spark has delegation tokens for this cluster"
             )
@@ -115,3 +115,24 @@ class ConnectionSettings:
 
             shim_client = JvmShimClient()
         return librdkafka_properties(self.cluster, shim_client)
+
+
+def has_delegation_token(servers: str) -> bool:
+    """Return True if Spark's own clients log in to one of these brokers with a delegation token.
+
+    The function matches brokers as KafkaTokenUtil.findMatchingTokenClusterConfig does. In a client
+    of Spark Connect, which does not know the driver's settings, it returns False.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415  # tests of options need no Spark
+
+    context = SparkContext._active_spark_context  # noqa: SLF001  # getOrCreate would start one
+    if context is None:
+        return False
+    settings = dict(context.getConf().getAll())
+    targets = (
+        settings.get(f"spark.kafka.clusters.{match[1]}.target.bootstrap.servers.regex", ".*")
+        for match in map(_TOKENS.fullmatch, settings)
+        if match is not None
+    )
+    each = [server.strip() for server in servers.split(",")]
+    return any(re.fullmatch(target, server) for target in targets for server in each)

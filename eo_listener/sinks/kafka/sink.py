@@ -19,6 +19,7 @@ from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.preflight import child_process
+from eo_listener.preflight.facts import IN_BATCHES
 from eo_listener.preflight.request import Request
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
@@ -243,8 +244,12 @@ class KafkaSink:
                 by_executors=self._choice.by_executors,
             ).findings()
         if self._group is not None:  # apart, as requests for a group may end the process
-            request = Request(properties=properties, groups=(self._group,), by_sink=True)
-            yield from child_process.run(request).findings
+            request = Request(
+                properties=properties, groups=(self._group,), mode=IN_BATCHES, running=True
+            )
+            for finding in child_process.run(request).findings:
+                if finding.about == f"group {self._group}":
+                    yield finding
 
     def close(self) -> None:
         """Close the connections."""

@@ -84,15 +84,13 @@ def _judge(
             yield problem(f"table {table}", f"{role} may not {' and '.join(lacking)}", grant)
         else:
             yield fine(f"table {table}", f"it exists; {role} may {', '.join(needed)}")
-    has_ledger = oid(link, schema, HEADS) is not None
+    has_ledger, own = oid(link, schema, HEADS) is not None, []
     if has_ledger or not target.create:
         key = sink_key(schema, target.table)
         Ledger(key=key, label=label, schema=schema).applied(link, query or "", create=False)
         stored = stored_ledgers(run(link, ledger_sql(schema).all_heads()).fetchall())
         own = [ledger for place, ledger in stored.items() if place.sink == key]
-        yield from judge_ledgers(label, query, own)
-    else:
-        yield from judge_ledgers(label, query, ())
+    yield from judge_ledgers(label, query, own)
     if target.create and not may_create and (not has_ledger or existing.keys() != needs.keys()):
         quoted = sql.Identifier(schema).as_string(link)
         yield problem(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg.pq import ExecStatus
 from psycopg.waiting import Ready, Wait
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.dead_letters import DeadLetter, RefusalReason
-from eo_listener.sinks.postgres.copy_lines import Lines
 from eo_listener.sinks.postgres.errors import REFUSED, left_out, reason
+from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +124,96 @@ def _error(result: PGresult | None) -> psycopg.Error:
 
 class RefusedLateError(RetriableSinkError):
     """The server refused a row in a COPY without a savepoint: the transaction must begin again."""
+
+
+_TEXT: Final = pa.large_string()
+_SPECIAL: Final = re.compile(rb"[\\\n\r\t]")
+_ESCAPES: Final = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_BY_SPARK: Final = (Encoding.TEXT, Encoding.JSON, Encoding.ARRAY, Encoding.WORD, Encoding.STAMP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The rows of a record batch from `start` up to but not including `until`, and their lines."""
+
+    batch: pa.RecordBatch
+    lines: pa.Array
+    start: int
+    until: int
+
+    @classmethod
+    def from_batch(
+        cls, batch: pa.RecordBatch, formats: Sequence[tuple[str, ColumnFormat]], end: str = "\n"
+    ) -> Lines:
+        """Encode the columns in `formats`, in that order; nested columns must already be texts.
+
+        Each line ends with `end`, which may hold values of further columns, the same for all lines.
+        """
+        *fields, last = (
+            _field(batch.column(name), column_format) for name, column_format in formats
+        )
+        ended = _joined([last, _literal("")], end)
+        lines = _joined([*fields, ended], "\t") if fields else ended
+        return cls(batch=batch, lines=lines, start=0, until=batch.num_rows)
+
+    def __len__(self) -> int:
+        return self.until - self.start
+
+    def text(self) -> memoryview:
+        """Return the lines end to end, as they lie in Arrow's buffer."""
+        _, offsets, data = self.lines.buffers()
+        if data is None:
+            return memoryview(b"")
+        where = memoryview(offsets).cast("q")
+        return memoryview(data)[where[self.start] : where[self.until]]
+
+    def halves(self) -> tuple[Lines, Lines]:
+        """Return the two halves; there must be at least two rows."""
+        middle = (self.start + self.until) // 2
+        return replace(self, until=middle), replace(self, start=middle)
+
+
+def _joined(fields: Sequence[Any], sign: str) -> pa.Array:
+    return pc.binary_join_element_wise(
+        *fields, _literal(sign), null_handling="replace", null_replacement="\\N"
+    )
+
+
+def _field(column: pa.Array, column_format: ColumnFormat) -> pa.Array:
+    if column_format.encoding in _BY_SPARK:
+        return _escaped(column.cast(_TEXT))
+    if column_format.encoding is Encoding.HEX:
+        return _hexadecimal(column)
+    if column_format.encoding in (Encoding.MOMENT, Encoding.UTC):
+        text = column.cast(pa.int64()).cast(pa.timestamp("us")).cast(_TEXT)
+        if column_format.encoding is Encoding.UTC:
+            return text
+        return pc.binary_join_element_wise(text, _literal("+00"), _literal(""))
+    return column.cast(_TEXT)
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    data = texts.buffers()[2]
+    if data is None or _SPECIAL.search(memoryview(data)) is None:
+        return texts
+    for sign, escape in _ESCAPES:
+        texts = pc.replace_substring(texts, sign, escape)
+    return texts
+
+
+def _hexadecimal(values: pa.Array) -> pa.Array:
+    """Return bytes in PostgreSQL's hexadecimal form, in which each byte has two digits."""
+    values = pa.concat_arrays([values.cast(pa.large_binary())])  # a copy without an offset
+    validity, offsets, data = values.buffers()
+    digits = binascii.hexlify(memoryview(data)) if data is not None else b""
+    doubled = pc.multiply(pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets]), 2)
+    parts = [validity, doubled.buffers()[1], pa.py_buffer(digits)]
+    text = pa.Array.from_buffers(_TEXT, len(values), parts)
+    return pc.binary_join_element_wise(_literal("\\\\x"), text, _literal(""))
+
+
+def _literal(text: str) -> pa.Scalar:
+    return pa.scalar(text, _TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ _FIXES: Final = {
     "25P04": "Raise transaction_timeout of the role, or write smaller batches",
     "53100": "Free disk space on the server; the batch is written again after a restart",
     "53300": _ROOM,
+    "55000": "If a publication of the table needs it: ALTER TABLE ... REPLICA IDENTITY FULL",
     "42P10": "CREATE UNIQUE INDEX on the columns of keys=, or make them the primary key",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import datetime, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
 from psycopg import errors
 
 from eo_listener.errors import SettingsError
@@ -28,6 +30,7 @@ from eo_listener.sinks.ledger_sql import (
     verdict,
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
+from eo_listener.sinks.postgres.errors import lost, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Connection, Cursor, Row
 
+
+logger = logging.getLogger("eo_listener")
 
 _OURS: Final = "l.sink = %s AND l.query = %s"
 _SAME: Final = (
@@ -81,6 +86,8 @@ FROM unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::i
 """
 MOMENT: Final = "timestamp with time zone"
 PLACE: Final = "%s"
+_KEY: Final = ", id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+"""A column without which the history could not be pruned in a publication FOR ALL TABLES."""
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _GRANTS: Final = {HEADS: "SELECT, INSERT, UPDATE", HISTORY: "SELECT, INSERT, DELETE"}
 _TABLES: Final = """
@@ -124,7 +131,7 @@ def sink_key(schema: str | None, table: str) -> str:
 
 def ledger_sql(schema: str) -> LedgerSql:
     """Return the statements for the ledger in `schema`."""
-    return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema)
+    return LedgerSql(placeholder=PLACE, moment=MOMENT, schema=schema, history_key=_KEY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,12 +249,22 @@ class Ledger:
             inserted = run(link, self._insert(entry, now))
             changed = run(link, self._change(entry, now))
             run(link, self._write_down(entry, rows, now))
-            if due is not None:
-                run(link, due)
         new = sum(move.expected is None for move in entry.moves.values())
         if (inserted.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
             raise rows_changed(self.label, entry, self.read(link, entry.query))
+        if due is not None:
+            self._prune(link, due)
         fault_point("sink.ledger-moved")
+
+    def _prune(self, link: Connection, due: Statement) -> None:
+        """Delete old history. If the server refuses that, log a warning: no batch depends on it."""
+        try:
+            with link.transaction():
+                run(link, due)
+        except psycopg.Error as error:
+            if lost(error):
+                raise
+            logger.warning("%s", translated(error, self.label, "pruning the history of the ledger"))
 
     def _heads(self, query: str, only: TopicPartition | None = None) -> Statement:
         every = self._sql().heads(self.key, query)

@@ -157,6 +157,8 @@ class Staging:
             text = "CREATE {}TABLE {} WITH (autovacuum_enabled = false) AS {} WITH NO DATA"
             link.execute(sql.SQL(text).format(kind, table, shape))
             link.execute(_add_attempt(table, sql.NULL))
+            if self.logged:  # a publication FOR ALL TABLES forbids DELETE without an identity
+                link.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(table))
             if letters_stage is not None:
                 letters = statements_on(link, schema, letters_stage, staged=True)
                 run(link, Statement(letters.create()))

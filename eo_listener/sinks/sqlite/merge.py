@@ -8,6 +8,7 @@ newest row of the same key.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -30,7 +31,7 @@ from eo_listener.sinks.newest_row import (
     value_columns,
 )
 from eo_listener.sinks.sqlite.errors import REFUSED, check_open, refusal_reason
-from eo_listener.sinks.sqlite.types import affinity
+from eo_listener.sinks.sqlite.types import affinity, example
 from eo_listener.sinks.target import Target
 
 STAGE: Final = "temp.eo_upsert"
@@ -128,10 +129,7 @@ class Upsert:
             # An expression has no affinity, so SQLite compares its value as the table's column
             # would store it; a staged column has an affinity, and '1' = 1 would be false.
             rows = self._two_rows(lambda name: f"+eo_given.{self._staged(name)}")
-            pairs = [
-                f"eo_there.{quoted(key)} = +eo_given.{self._key(key)}" for key in self.target.keys
-            ]
-            source += f" LEFT JOIN {self.table} eo_there ON {' AND '.join(pairs)}"
+            source += f" LEFT JOIN {self.table} eo_there ON {self._same_key}"
             clash = (
                 f"{rows.same_version()} AND NOT {rows.unknown()} "
                 f"AND ({rows.same_partition()}) IS NOT 1 AND {self._differs()}"
@@ -140,6 +138,34 @@ class Upsert:
         return (
             f"SELECT eo_place, eo_tied, {clash}, {origin}, {named} FROM {source} "
             f"ORDER BY {keys}, eo_place"
+        )
+
+    def check_versions(self, connection: sqlite3.Connection) -> None:
+        """Raise SettingsError if a version in the table is not written as the sink writes it.
+
+        SQLite compares dates and timestamps as texts.
+        """
+        version = self.target.version_column
+        form = None if version is None else example(self.columns[self.names.index(version)].type)
+        if version is None or form is None:
+            return
+        pattern = re.sub(r"\d", "[0-9]", form)
+        query = (
+            f"SELECT 1 FROM {STAGE} eo_given JOIN {self.table} eo_there ON {self._same_key} "
+            f"WHERE eo_there.{quoted(version)} NOT GLOB '{pattern}' LIMIT 1"
+        )
+        if connection.execute(query).fetchall():
+            raise SettingsError(
+                f"table {self.target.table!r} has a {version!r} that another program wrote in a "
+                "form of its own",
+                cause="SQLite compares times as texts, so all must have the same form",
+                fix=f"UPDATE the column: write all values as {form}",
+            )
+
+    @property
+    def _same_key(self) -> str:
+        return " AND ".join(
+            f"eo_there.{quoted(key)} = +eo_given.{self._key(key)}" for key in self.target.keys
         )
 
     def _newest(self, values: Sequence[str]) -> Newest:
@@ -231,6 +257,7 @@ class Merge(RowWrites):
 
         Raises SettingsError if the newest of the rows with the same key cannot be determined.
         """
+        self._upsert.check_versions(self._connection)
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
         with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:

@@ -77,6 +77,14 @@ def values(column: pa.Array) -> list[Any]:
     return _list(column)
 
 
+def example(kind: pa.DataType) -> str | None:
+    """Return a text in the form of `values` for a date or timestamp; None for other types."""
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return None
+    (text,) = values(pa.array([0], pa.int32()).cast(pa.date32()).cast(kind))
+    return str(text)
+
+
 def flaws(name: str, column: pa.Array, *, key: bool) -> dict[int, str]:
     """Return, by row, why SQLite could not keep a value of `column`; `key` is True for a key.
 

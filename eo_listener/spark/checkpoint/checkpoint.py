@@ -40,6 +40,25 @@ class Batches:
     planned: tuple[int, ...]
     committed: tuple[int, ...]
 
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """The batches before the newest planned batch that are not committed.
+
+        Spark does not run them again. The query must not use continuous processing.
+        """
+        last = max(self.committed, default=-1)
+        return tuple(batch for batch in self.planned[:-1] if batch > last)
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The committed batches whose offsets Spark reads at the query's next start.
+
+        They are the newest batch and the batch before it. With asynchronous progress tracking, a
+        batch may have no files at all.
+        """
+        newest = max((*self.planned, *self.committed), default=0)
+        return tuple(batch for batch in self.committed[-2:] if batch >= newest - 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from eo_listener.offsets import Offsets
 from eo_listener.spark.checkpoint.checkpoint import Batches, Checkpoint
-from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding
+from eo_listener.spark.checkpoint.errors import CheckpointError, FileFinding, FileFindingKind
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
 from eo_listener.spark.checkpoint.planned_batches import distinct_sources
 
@@ -39,7 +39,8 @@ class CheckpointContents:
 
     `batch` is the requested batch, or by default the newest committed batch that can be read (None
     if there is none). `in_doubt` is the newest planned batch if it is not committed: the query
-    writes that batch again at its next start. `findings` name unusable files.
+    writes that batch again at its next start. `findings` name unusable files, and files
+    that Spark needs and that are missing.
     """
 
     query_id: str | None
@@ -94,6 +95,11 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
     in_doubt = None
     if batch is None and newest > last:
         in_doubt = findings.read(lambda: checkpoint.offsets(newest))
+    newest_batch = in_doubt or shown
+    if batch is None and newest_batch is not None and not newest_batch.continuous:
+        for number in batches.needed:
+            findings.read(partial(checkpoint.offsets, number))
+        findings.add(map(_skipped, batches.skipped))
     sources = _sources(checkpoint, shown or in_doubt, shown, in_doubt, findings)
     return CheckpointContents(
         query_id=query_id,
@@ -103,6 +109,11 @@ def read_contents(checkpoint: Checkpoint, batch: int | None = None) -> Checkpoin
         sources=sources,
         findings=tuple(findings.by_file.values()),
     )
+
+
+def _skipped(batch: int) -> FileFinding:
+    detail = f"Spark does not run batch {batch} again"
+    return FileFinding(file=f"commits/{batch}", kind=FileFindingKind.MISSING, detail=detail)
 
 
 def _sources(

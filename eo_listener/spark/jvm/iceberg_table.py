@@ -173,6 +173,15 @@ class IcebergTable:
                 ages={name: ref.maxRefAgeMs() for name, ref in refs.items() if ref.isBranch()},
             )
 
+    def uuids(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns of `names` that are of type uuid, which Spark reads as strings."""
+        with java_errors():
+            schema = self._metadata.schema()
+            fields = {name: schema.findField(name) for name in names}
+            return tuple(
+                name for name, field in fields.items() if field and str(field.type()) == "uuid"
+            )
+
     def has_property(self, name: str) -> bool:
         """Return True if the property `name` of the table is true; a missing property is false."""
         with java_errors():

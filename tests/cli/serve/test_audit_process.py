@@ -14,8 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eo_listener.cli.position_reader import AuditRequest
-from eo_listener.cli.serve.audit_process import AuditProcess
-from eo_listener.cli.serve.audit_reading import read_audit
+from eo_listener.cli.serve.audit_reading import AuditProcess, read_audit
 from eo_listener.errors import UnavailableError
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress

@@ -13,13 +13,20 @@ from typing import Any
 import pytest
 
 from eo_listener.audit.positions import LedgerPositions
-from eo_listener.cli.serve import poller
+from eo_listener.cli.serve import command
 from eo_listener.cli.serve.audit_reading import AuditReading, last_batches
+from eo_listener.cli.serve.command import Poller
 from eo_listener.cli.serve.groups_section import chart
-from eo_listener.cli.serve.lag_history import LagHistory, Point
-from eo_listener.cli.serve.poller import Poller
-from eo_listener.cli.serve.readings import ErrorLog, Moment, Newest, Reading, Unknown
-from eo_listener.cli.serve.watched import Watched
+from eo_listener.cli.serve.watched import (
+    ErrorLog,
+    LagHistory,
+    Moment,
+    Newest,
+    Point,
+    Reading,
+    Unknown,
+    Watched,
+)
 from eo_listener.errors import KafkaError, MissingExtraError
 from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch, Head, LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -136,7 +143,7 @@ def test_it_reads_at_an_interval_and_survives_a_fault(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fault of ours is a state of the page, with its traceback in the log, and not the end."""
-    monkeypatch.setattr(poller, "_PAUSE", 0.01)
+    monkeypatch.setattr(command, "_PAUSE", 0.01)
     read = threading.Semaphore(0)
     failed: list[str] = []
 

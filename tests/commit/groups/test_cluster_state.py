@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
 from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
-from eo_listener.events import CommitFailed, Committed, Event
+from eo_listener.events import CommitFailed, CommitRefused, Committed, Event
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Position, TopicPartition
 
@@ -28,20 +29,21 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
 
 
 class AnsweredClusterState(ClusterState):
-    """A cluster state whose snapshots are answered: the group holds just what was confirmed."""
+    """A cluster state whose snapshots are answered: a group holds just what was confirmed."""
 
     def __init__(self) -> None:
         super().__init__("k:9092", Backoff(first=1.0, longest=8.0, refused_first=4.0), RANDOM)
-        self.held: dict[TopicPartition, Position] = {}
+        self.held: defaultdict[str, dict[TopicPartition, Position]] = defaultdict(dict)
 
     def request(self, now: float) -> CommitRequest | None:
         """The commit that is due now, after any snapshot that is due before it."""
         request = self.next(now)
         while isinstance(request, SnapshotRequest):
             ends = dict.fromkeys(request.partitions, 10**9)
-            held = {tp: self.held[tp] for tp in request.partitions if tp in self.held}
+            held = self.held[request.group]
             snapshot = GroupSnapshot(positions=held, starts={}, ends=ends, topic_ids={"t": "id"})
-            assert self.group(request.group).on_snapshot(request, snapshot, now) == ()
+            events = self.group(request.group).on_snapshot(request, snapshot, now)
+            assert all(isinstance(event, CommitRefused) for event in events)  # of lower offers
             request = self.next(now)
         return request
 
@@ -53,8 +55,7 @@ class AnsweredClusterState(ClusterState):
         detail: str | None = None,
     ) -> tuple[Event, ...]:
         confirmed = {tp: p for tp, p in request.positions.items() if answer.get(tp, "?") is None}
-        if request.group == "g":
-            self.held.update(confirmed)
+        self.held[request.group].update(confirmed)
         return self.group(request.group).on_commit_answer(request, answer, now, detail)
 
 

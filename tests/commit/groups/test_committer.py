@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -24,7 +25,6 @@ from eo_listener.events import (
     CommitAbandoned,
     CommitFailed,
     Committed,
-    CommitterFenced,
     Event,
     InternalError,
     Observers,
@@ -313,19 +313,21 @@ def test_ended_runs_feed_nothing(house: RecordedCommitter, monkeypatch: pytest.M
     tracker.close(time.monotonic() + 2.0)
 
 
-def test_a_driver_that_fences_itself_is_reported_so(house: RecordedCommitter) -> None:
-    """One cluster in two spellings is two committers: the event names the other spelling."""
-    again = Cluster.from_properties({"bootstrap.servers": "k:9092,l:9092"})
-    house.committer.offer(commit(5, cluster=again))
-    house.committer.offer(commit(5, cluster=OTHER, group="other"))
+def test_a_later_run_takes_the_group_back_before_it_is_read(house: RecordedCommitter) -> None:
+    """The store is told so, once: another committer had the group."""
+    told: list[tuple[str, int]] = []
+
+    class Taken(MemoryGroups):
+        def take_over(self, group: str) -> None:
+            told.append((group, self.snapshots))
+
+    groups = house.stores[K] = Taken()
+    groups.faults.append(failing("_FENCED"))
+    for offset in (5, 6):
+        house.committer.offer(replace(commit(offset), owner="r1"))
+        assert not house.committer.flush(5.0)
+    house.committer.offer(replace(commit(7), owner="r2"))
+    assert not told
     assert house.committer.flush(5.0)
-    house.store(K).faults.append(failing("FENCED_INSTANCE_ID"))
-    house.committer.offer(commit(5))
-    house.committer.flush(5.0)
-    (fenced,) = house.of(CommitterFenced)
-    assert "that name at k:9092,l:9092" in fenced.cause
-    assert "same kafka.bootstrap.servers" in fenced.fix
-    house.store(OTHER).faults.append(failing("FENCED_INSTANCE_ID"))
-    house.committer.offer(commit(6, cluster=OTHER, group="other"))
-    house.committer.flush(5.0)
-    assert "this driver" not in house.of(CommitterFenced)[-1].cause
+    assert told == [("g", 1)]
+    assert groups.groups["g"][P0].offset == 7

@@ -77,6 +77,12 @@ class GroupWithKafka(GroupState):
         self.kafka = kafka or Kafka()
         self.reported: list[Event] = []
 
+    def offer(self, positions: Mapping[TopicPartition, Position], **how: Any) -> None:
+        """Offer positions of the run that the first of them names."""
+        metadata = CommitMetadata.parse(next(iter(positions.values())).metadata)
+        assert metadata is not None
+        super().offer(positions, owner=metadata.run_id, **how)
+
     def look(self, now: float) -> SnapshotRequest:
         """Take the snapshot that is due now."""
         request = self.next(now)
@@ -119,8 +125,7 @@ class GroupWithKafka(GroupState):
 
     def commit(self, positions: Mapping[TopicPartition, Position], now: float) -> None:
         """Offer positions and commit them, after a snapshot where one is due."""
-        refused = self.offer(positions)
-        assert refused is None, refused
+        self.offer(positions)
         request = self.next(now)
         if isinstance(request, SnapshotRequest):
             self.shown(request, now)
@@ -254,7 +259,7 @@ def test_a_repeat_does_not_go_where_its_snapshot_shows_an_obstacle(obstacle: str
 
 
 def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
-    """By the next snapshot, once; it is committed again when the log has grown to it."""
+    """By each snapshot; it is committed again when the log has grown to it."""
     group_state = GroupWithKafka()
     group_state.commit({P0: by(5)}, 0.0)
     group_state.kafka.ends[P0] = 2
@@ -266,7 +271,7 @@ def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
     group_state.offer({P0: by(6)})
     assert group_state.next(119.0) is None
     group_state.compare(120.0)
-    assert group_state.take() == []
+    assert group_state.only(CommitRefused).offsets == {P0: 6}
     group_state.kafka.ends[P0] = 6
     group_state.compare(180.0)
     assert group_state.send(180.0).positions == {P0: by(6)}
@@ -292,7 +297,7 @@ def test_the_log_end_says_nothing_of_later_offers(before: int, refusals: list[Re
     group_state = GroupWithKafka(Kafka(end=4))
     group_state.offer({P0: by(before)})
     request = group_state.look(0.0)
-    assert group_state.offer({P0: by(9)}) is None
+    group_state.offer({P0: by(9)})
     group_state.shown(request, 1.0)
     assert [event.refusal for event in group_state.of(CommitRefused)] == refusals
     if refusals:
@@ -372,7 +377,7 @@ def test_a_topic_recreated_ends_its_commits() -> None:
 
 @pytest.mark.parametrize("by_look", [True, False])
 def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
-    """Once another committer has taken over, nothing is read, sent or accepted."""
+    """Once another committer has taken over, nothing of this run is read, sent or accepted."""
     group_state = seasoned()
     group_state.offer({P0: by(6)})
     if by_look:
@@ -454,7 +459,8 @@ def test_a_group_of_many_partitions_is_committed_in_parts() -> None:
     group_state, sizes = wide(4500)
     assert group_state.kafka.held == many(4500)
     whole = [-SNAPSHOT_PARTITIONS, MAX_PART, MAX_PART]
-    assert sizes == [*whole, *whole, -500, 500]
+    again = 2  # of each of the first two parts one, to see the topic's id again
+    assert sizes == [*whole, *whole, -500 - again, 500]
 
 
 def test_long_names_make_smaller_parts() -> None:
@@ -475,7 +481,7 @@ def test_a_broker_that_takes_less_is_sent_less() -> None:
     """What is too large for its record batches is halved, and all lands in the end."""
     group_state, sizes = wide(2000, refused_over=300)
     assert group_state.kafka.held == many(2000)
-    assert sizes == [-2000, 1000, 500, 250, 250, -1500, *[250] * 6]
+    assert sizes == [-2000, 1000, 500, 250, 250, -1500 - 2, *[250] * 6]
     group_state, sizes = wide(200, refused_over=MIN_PART)
     assert sizes == [-200, 200, -200, 100, MIN_PART, MIN_PART, -100, MIN_PART, MIN_PART]
 
@@ -633,7 +639,7 @@ def test_observers_hear_what_a_sink_has_committed() -> None:
     group_state = GroupWithKafka(kafka)
     written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
     kafka.held[P0] = Position(offset=5, metadata=written.text())
-    assert group_state.offer({P0: by(5)}) is None
+    group_state.offer({P0: by(5)})
     group_state.compare(0.0)
     assert group_state.only(Committed).offsets == {P0: 5}
     assert group_state.next(0.0) is None
@@ -646,20 +652,24 @@ def test_observers_hear_what_a_sink_has_committed() -> None:
 def test_a_position_of_an_ended_query_gives_way() -> None:
     """It was never in the group: the offer of the only live query is not below anything."""
     group_state = GroupWithKafka()
-    assert group_state.offer({P0: by(100)}) is None
+    group_state.offer({P0: by(100)})
     group_state.end_run("r1")
-    assert group_state.offer({P0: by(10, query="q2", run="r2")}) is None
+    group_state.offer({P0: by(10, query="q2", run="r2")})
     group_state.compare(0.0)
     assert group_state.send(0.0).positions == {P0: by(10, query="q2", run="r2")}
 
 
 def test_a_position_of_a_live_rival_does_not_give_way() -> None:
-    """The lower of two is offered for both, and what waits already stays."""
+    """The waiting position stays; then the slower query is refused."""
     group_state = GroupWithKafka()
     group_state.offer({P0: by(100)})
-    refused = group_state.offer({P0: by(10, query="q2", run="r2")}, rivals=[P0])
-    assert refused is not None
+    group_state.offer({P0: by(10, query="q2", run="r2")}, rivals=[P0])
     assert group_state.waiting() == {P0: 100}
+    group_state.repeat(0.0)
+    group_state.offer({P0: by(20, query="q2", run="r2")}, rivals=[P0])
+    group_state.compare(1.0)
+    (refused,) = group_state.of(CommitRefused)
+    assert (refused.offsets, refused.obstacles) == (Offsets({P0: 20}), Offsets({P0: 100}))
 
 
 def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
@@ -670,6 +680,10 @@ def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
     group_state.compare(0.0)
     group_state.end_run("r1")
     assert group_state.next_try() is None
+    assert not group_state.complete()  # until a later run is where the group is
+    group_state.offer({P0: by(200, query="q2", run="r2")})
+    group_state.repeat(1.0)
+    assert group_state.complete()
     group_state = GroupWithKafka(group_state.kafka)  # it ends before the group was read
     group_state.offer({P0: by(100)})
     group_state.end_run("r1")
@@ -728,6 +742,226 @@ def test_an_ended_run_is_still_checked_against_a_log_that_ends_too_early() -> No
     group_state.offer({P0: by(100)})
     group_state.compare(0.0)
     group_state.end_run("r1")
-    group_state.kafka.ends[P0] = 100
+    assert group_state.of(CommitRefused)
     group_state.compare(60.0)
-    assert group_state.send(60.0).positions == {P0: by(100)}
+    assert not group_state.take()  # reported before
+    group_state.kafka.ends[P0] = 100
+    group_state.compare(120.0)
+    assert group_state.send(120.0).positions == {P0: by(100)}
+
+
+def test_a_lower_offset_is_judged_by_the_group() -> None:
+    """The group still has the higher one: no success. If it has lost it, the lower one is sent."""
+    group_state = seasoned()
+    group_state.offer({P0: by(3, query="q2", run="r2")})
+    group_state.compare(70.0)
+    (refused,) = group_state.of(CommitRefused)
+    assert (refused.refusal, refused.offsets) == (Refusal.BELOW_GROUP, Offsets({P0: 3}))
+    assert not group_state.complete()
+    group_state.offer({P0: by(5, query="q2", run="r2")})  # as far as the group is
+    group_state.confirm(group_state.send(70.0), 70.0)
+    assert group_state.complete()
+    group_state.end_run("r2")
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(4, query="q3", run="r3")})
+    group_state.repeat(80.0)
+    assert group_state.kafka.held == {P0: by(4, query="q3", run="r3")}
+
+
+def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer() -> None:
+    """The commit of the run that has ended was under way, and has landed."""
+    group_state = seasoned()
+    group_state.offer({P0: by(100)})
+    request = group_state.send(70.0)
+    group_state.end_run("r1")
+    group_state.offer({P0: by(10, query="q2", run="r2")})
+    group_state.confirm(request, 71.0)
+    group_state.compare(71.0)
+    assert group_state.of(CommitRefused)
+    assert group_state.next(71.0) is None
+
+
+def test_a_waiting_position_gives_way_to_the_next_run_of_its_query() -> None:
+    """Its checkpoint was restored, so the position of its last run no longer counts."""
+    group_state = GroupWithKafka()
+    group_state.offer({P0: by(100)})
+    group_state.end_run("r1")
+    group_state.offer({P0: by(10, run="r2")})
+    group_state.repeat(0.0)
+    assert group_state.kafka.held == {P0: by(10, run="r2")}
+
+
+@pytest.mark.parametrize("state", ["waits", "is under way", "is beyond the log's end"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_the_waiting_offset_of_a_replaced_query_is_dropped(state: str, *, replaced: bool) -> None:
+    """Even before the new query has an offset; after a mere deletion it is still committed."""
+    group_state = GroupWithKafka(Kafka(end=50 if "end" in state else 1000))
+    group_state.offer({P0: by(100)})
+    if state != "waits":
+        group_state.compare(0.0)
+    request = group_state.send(0.0) if state == "is under way" else None
+    group_state.end_run("q1", replaced=replaced)
+    if request is not None:
+        group_state.fail(request, "NOT_COORDINATOR", 0.0)
+    group_state.kafka.ends[P0] = 1000
+    assert (group_state.next(300.0) is None) == replaced
+
+
+# Groups that another committer has taken over
+
+
+def fenced(group_state: GroupWithKafka, now: float) -> None:
+    """Let the next commit be answered by the broker's last word."""
+    group_state.fail(group_state.send(now), "_FENCED", now)
+
+
+def test_a_later_run_takes_a_fenced_group_back() -> None:
+    """With its first offer, once; the run that was fenced, and late events of it, do not."""
+    group_state = seasoned()
+    group_state.offer({P0: by(6)})
+    fenced(group_state, 70.0)
+    assert group_state.of(CommitterFenced)
+    group_state.end_run("r1")
+    group_state.offer({P0: by(6)})  # a late event
+    assert group_state.next(80.0) is None
+    assert not group_state.complete()
+    group_state.end_run("r1")
+    group_state.offer({P0: by(7, run="r2")})
+    assert group_state.compare(90.0).takes_over
+    group_state.confirm(group_state.send(90.0), 90.0)
+    assert group_state.complete()
+    group_state.offer({P0: by(8, run="r2")})
+    fenced(group_state, 91.0)  # it was taken back
+    assert group_state.of(CommitterFenced)
+    group_state.offer({P0: by(9, run="r2")})
+    assert group_state.next(300.0) is None
+
+
+def test_a_new_run_that_finds_the_group_taken_takes_it_back_once() -> None:
+    """A query has moved to another driver and back: the fence is met by its first commit here."""
+    group_state = seasoned()
+    group_state.end_run("r1")
+    group_state.kafka.held[P0] = by(6, run="elsewhere")
+    group_state.offer({P0: by(7, run="r2")})
+    group_state.compare(200.0)
+    group_state.take()
+    fenced(group_state, 200.0)
+    assert group_state.take() == []
+    request = group_state.look(200.0)
+    assert request.takes_over
+    group_state.reported += group_state.on_snapshot_failed(request, "_TIMED_OUT", 200.0)
+    assert not group_state.compare(300.0).takes_over  # the first one may have succeeded
+    fenced(group_state, 300.0)
+    assert CommitterFenced in {type(event) for event in group_state.take()}
+    assert group_state.next(400.0) is None
+
+
+def test_two_new_drivers_do_not_take_a_group_from_each_other_for_ever() -> None:
+    """Whoever is fenced at its first commit of all has a successor, and stops."""
+    group_state = GroupWithKafka()
+    group_state.offer({P0: by(5)})
+    snapshot = group_state.look(0.0)
+    group_state.reported += group_state.on_snapshot_failed(snapshot, "_FENCED", 0.0)
+    assert group_state.of(CommitterFenced)
+    assert group_state.next(0.0) is None
+
+
+def test_of_a_hundred_runs_nothing_is_kept() -> None:
+    """Each finds the group taken, or its topic recreated, and goes on."""
+    group_state = seasoned()
+    for number in range(100):
+        now, run = 1000.0 * (number + 1), f"r{number + 2}"
+        group_state.end_run(f"r{number + 1}")
+        group_state.kafka.topic_id = f"id{number}"
+        group_state.kafka.held.clear()
+        group_state.offer({P0: by(number, query=f"q{number}", run=run)})
+        group_state.compare(now)
+        fenced(group_state, now)
+        group_state.repeat(now)
+        assert group_state.kafka.held == {P0: by(number, query=f"q{number}", run=run)}
+        assert group_state.complete()
+    assert not group_state.of(TopicRecreated)
+    sizes = [len(vars(group_state)[name]) for name in ("_runs", "_partitions", "_recreated")]
+    assert sizes == [1, 1, 0]
+
+
+# Topics that were recreated
+
+
+def recreated() -> GroupWithKafka:
+    """A group whose topic was recreated under its run r1."""
+    group_state = seasoned()
+    group_state.kafka.topic_id = "id2"
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(6)})
+    group_state.compare(200.0)
+    group_state.only(TopicRecreated)
+    return group_state
+
+
+def test_a_later_run_is_committed_to_the_new_topic() -> None:
+    """Whichever query; the run of the old topic is not, and neither are its late events."""
+    group_state = recreated()
+    group_state.offer({P0: by(2, query="q2", run="r2")})
+    group_state.repeat(201.0)
+    group_state.offer({P0: by(7), P1: by(7)})
+    assert group_state.next(250.0) is None
+    assert not group_state.complete()
+    group_state.end_run("r1")
+    assert group_state.complete()
+    group_state.offer({P0: by(8)})  # a late event
+    assert group_state.next(250.0) is None
+    assert group_state.kafka.held == {P0: by(2, query="q2", run="r2")}
+
+
+def test_a_topic_recreated_twice_is_reported_twice() -> None:
+    """The run that read the second topic hears of the third."""
+    group_state = recreated()
+    group_state.end_run("r1")
+    group_state.offer({P0: by(2, run="r2")})
+    group_state.repeat(201.0)
+    group_state.repeat(270.0)
+    group_state.take()
+    group_state.kafka.topic_id = "id3"
+    group_state.offer({P0: by(3, run="r2")})
+    group_state.compare(400.0)
+    assert group_state.only(TopicRecreated).offsets == Offsets({P0: 3})
+
+
+def test_a_run_whose_first_look_shows_the_new_topic_is_no_part_of_the_old_one() -> None:
+    """No run was there when the topic was recreated: no event, and the offset is sent."""
+    group_state = seasoned()
+    group_state.end_run("r1")
+    group_state.kafka.topic_id = "id2"
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(2, query="q2", run="r2")})
+    group_state.repeat(200.0)
+    assert group_state.kafka.held == {P0: by(2, query="q2", run="r2")}
+    assert not group_state.of(TopicRecreated)
+
+
+def test_one_stale_id_stops_no_query() -> None:
+    """The first look was answered by a broker that lagged behind: the commit is still there."""
+    group_state = GroupWithKafka(Kafka(topic_id="the one before"))
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.topic_id = "id1"
+    group_state.offer({P0: by(6)})
+    group_state.repeat(1.0)  # before its second commit the id is read again
+    group_state.commit({P0: by(7)}, 2.0)
+    assert group_state.kafka.held == {P0: by(7)}
+    assert not group_state.of(TopicRecreated)
+    group_state.kafka.topic_id = "id2"
+    group_state.compare(62.0)  # now it is certain
+    assert group_state.of(TopicRecreated)
+
+
+def test_an_id_that_was_seen_once_does_not_hide_that_the_topic_was_recreated() -> None:
+    """With the topic the offset is gone from the group."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(5)}, 0.0)
+    group_state.kafka.topic_id = "id2"
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(6)})
+    group_state.compare(1.0)
+    assert group_state.of(TopicRecreated)
+    assert group_state.next(1.0) is None

@@ -39,7 +39,7 @@ def by_sink(offset: int, run: str = "r1", query: str = "q1", batch: int = 0) -> 
 def fresh(offset: int) -> PartitionState:
     """A partition with its first offer."""
     state = PartitionState()
-    assert state.offer(by(offset), REFUSE, recommit=False) is None
+    state.offer(by(offset), REFUSE, recommit=False)
     return state
 
 
@@ -105,22 +105,22 @@ def test_later_snapshots_compare_with_what_was_confirmed(
     assert state.pending == pending
 
 
-def test_what_is_refused_is_said_once_and_goes_when_it_can() -> None:
-    """Reported once, however often it is read; committed once the query has passed the group."""
+def test_a_refused_offset_is_reported_by_each_snapshot_and_goes_when_it_can() -> None:
+    """Committed once the query has reached the group; reported until the end of its run."""
     state = fresh(5)
-    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Refusal.BELOW_GROUP]
-    assert list(state.compare(by(8, run="r0"), END, REFUSE)) == []
-    assert state.offer(by(7), REFUSE, recommit=False) == 8
+    for _ in range(2):
+        assert list(state.compare(by(8, run="r0"), END, REFUSE)) == [Refusal.BELOW_GROUP]
+    state.offer(by(7), REFUSE, recommit=False)
     assert state.sendable(0.0) is None
-    assert state.offer(by(9), REFUSE, recommit=False) is None
+    state.offer(by(9), REFUSE, recommit=False)
     assert state.sendable(0.0) == by(9)
 
 
 def test_a_rewind_is_declared_from_what_the_group_holds() -> None:
     """What waited beside it and was never sent is not what was taken back."""
     state = settled(5)
-    assert state.offer(by(9), ALLOW, recommit=False) is None
-    assert state.offer(by(3), ALLOW, recommit=False) is None
+    state.offer(by(9), ALLOW, recommit=False)
+    state.offer(by(3), ALLOW, recommit=False)
     offset, metadata = sent(state)
     assert (offset, metadata.rewound_from) == (3, 5)
 
@@ -129,7 +129,7 @@ def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
     """The newer offset is sent, not the one that was confirmed before."""
     for found in (by(3), None):
         state = settled(5)
-        assert state.offer(by(7), REFUSE, recommit=False) is None
+        state.offer(by(7), REFUSE, recommit=False)
         list(state.compare(found, END, REFUSE))
         assert state.sendable(0.0) == by(7)
 
@@ -138,13 +138,13 @@ def test_what_is_lower_or_lost_does_not_displace_what_waits() -> None:
 def test_what_is_lost_does_not_displace_what_is_beyond_the_log_end(found: Position | None) -> None:
     """What was confirmed goes at once, and the newer offset when the log has reached it."""
     state = settled(5)
-    assert state.offer(by(8), REFUSE, recommit=False) is None
+    state.offer(by(8), REFUSE, recommit=False)
     assert list(state.compare(by(5), 6, REFUSE)) == [Refusal.BEYOND_LOG_END]
     for _ in range(2):  # the first commit may fail
-        assert Refusal.BEYOND_LOG_END not in set(state.compare(found, 6, REFUSE))
+        assert Refusal.BEYOND_LOG_END in set(state.compare(found, 6, REFUSE))
         assert (state.sendable(0.0), state.refused) == (by(5), by(8))
     state.confirm(by(5), 0.0, 60.0)
-    assert list(state.compare(by(5), 6, REFUSE)) == []
+    assert list(state.compare(by(5), 6, REFUSE)) == [Refusal.BEYOND_LOG_END]
     assert (state.sendable(0.0), state.refused) == (None, by(8))
     assert list(state.compare(by(5), 8, REFUSE)) == []
     assert (state.sendable(0.0), state.refused) == (by(8), None)
@@ -153,7 +153,7 @@ def test_what_is_lost_does_not_displace_what_is_beyond_the_log_end(found: Positi
 def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
     """Of two that lie beyond the log end the newer one waits."""
     state = settled(5)
-    assert state.offer(by(8), REFUSE, recommit=False) is None
+    state.offer(by(8), REFUSE, recommit=False)
     list(state.compare(by(5), 6, REFUSE))
     list(state.compare(None, 6, REFUSE))
     list(state.compare(None, 4, REFUSE))
@@ -175,12 +175,15 @@ def test_a_truncation_below_both_keeps_the_newer_offset() -> None:
 def test_what_may_go_back(policy: Policy, query: str, rivals: bool, goes: bool) -> None:
     """A lower offset is refused, except of a query that was rewound where rewinds are allowed."""
     state = settled(5)
-    below = state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
-    assert below == (None if goes else 5)
+    state.offer(by(3, run="r2", query=query), policy, recommit=False, rivals=rivals)
+    assert state.snapshot_due(policy) == 0.0
+    findings = list(state.compare(by(5), END, policy))
+    assert findings == ([] if goes else [Refusal.BELOW_GROUP])
     if goes:
-        list(state.compare(by(5), END, policy))
         offset, metadata = sent(state)
         assert (offset, metadata.rewound_from) == (3, 5)
+    else:
+        assert state.sendable(0.0) is None
 
 
 def test_accepted_marks_are_passed() -> None:
@@ -194,7 +197,7 @@ def test_withheld_lets_through_what_came_before_and_marks_it() -> None:
     """The last good offset is committed with the mark, later ones are not taken in."""
     state = fresh(5)
     state.withhold(by(9).metadata)
-    assert state.offer(by(9), REFUSE, recommit=False) is None
+    state.offer(by(9), REFUSE, recommit=False)
     offset, metadata = sent(state)
     assert (offset, metadata.withheld) == (5, True)
 
@@ -233,20 +236,20 @@ def test_of_what_is_withheld_only_a_recommit_sends_anything() -> None:
     state.withhold(by(7).metadata)
     mark = state.pending
     assert mark is not None
-    assert state.offer(by(9), REFUSE, recommit=True) is None
+    state.offer(by(9), REFUSE, recommit=True)
     assert state.pending == mark
     state.confirm(mark, 10.0, 60.0)
     state.repeat = None
-    assert state.offer(by(9), REFUSE, recommit=False) is None
+    state.offer(by(9), REFUSE, recommit=False)
     assert state.sendable(20.0) is None
-    assert state.offer(by(9), REFUSE, recommit=True) is None
+    state.offer(by(9), REFUSE, recommit=True)
     assert state.sendable(20.0) == mark
 
 
 def test_what_somebody_else_moved_on_is_no_rewind() -> None:
     """Where rewinds are allowed, another writer's higher offset still stops a newer one of ours."""
     state = settled(5)
-    assert state.offer(by(7), ALLOW, recommit=False) is None
+    state.offer(by(7), ALLOW, recommit=False)
     assert Refusal.BELOW_GROUP in list(state.compare(by(9, run="r2"), END, ALLOW))
     assert state.sendable(0.0) is None
 
@@ -273,7 +276,7 @@ def test_what_a_sink_has_committed_is_renewed_as_it_is() -> None:
     """So that it does not expire: the same position, once."""
     state = fresh(5)
     assert [*state.compare(by_sink(6), END, REFUSE)] == [Discrepancy.BY_SINK]
-    assert state.offer(by(6), REFUSE, recommit=True) is None
+    state.offer(by(6), REFUSE, recommit=True)
     assert [*state.compare(by_sink(6), END, REFUSE)] == [Discrepancy.BY_SINK]
     assert state.sendable(1.0) == by_sink(6)
     state.confirm(by_sink(6), 1.0, 60.0)
@@ -285,13 +288,13 @@ def test_a_run_without_the_sink_commits_by_itself_again() -> None:
     """As before a sink had the group: what it confirmed it knows, and a loss of it is reported."""
     state = fresh(5)
     assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
-    assert state.offer(by(6, run="r2"), REFUSE, recommit=False) is None
+    state.offer(by(6, run="r2"), REFUSE, recommit=False)
     assert state.snapshot_due(REFUSE) == 0.0
     assert [*state.compare(by_sink(5), END, REFUSE)] == []
     state.snapshot_at = 1.0
     state.confirm(by(6, run="r2"), 1.0, 60.0)
     assert state.confirmed == by(6, run="r2")
-    assert state.offer(by(7, run="r2"), REFUSE, recommit=False) is None
+    state.offer(by(7, run="r2"), REFUSE, recommit=False)
     assert state.snapshot_due(REFUSE) > 1.0
     state.confirm(by(7, run="r2"), 2.0, 60.0)
     assert [*state.compare(None, END, REFUSE)] == [Discrepancy.VANISHED]
@@ -302,7 +305,7 @@ def test_a_sink_of_the_next_run_has_the_group_too() -> None:
     state = fresh(5)
     assert [*state.compare(by_sink(5), END, REFUSE)] == [Discrepancy.BY_SINK]
     for run, offset in (("r2", 6), ("r2", 7), ("r3", 7)):
-        assert state.offer(by(offset, run=run), REFUSE, recommit=False) is None
+        state.offer(by(offset, run=run), REFUSE, recommit=False)
         assert state.snapshot_due(REFUSE) == 0.0
         assert [*state.compare(by_sink(offset, run=run), END, REFUSE)] == [Discrepancy.BY_SINK]
         assert state.sendable(1.0) is None

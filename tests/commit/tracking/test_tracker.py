@@ -404,6 +404,69 @@ def test_an_event_is_routed_once(tracking: MemoryTracking, monkeypatch: pytest.M
     assert routed == [0, 1, 2]
 
 
+# Whether all is committed
+
+
+def misnamed(tracking: MemoryTracking) -> None:
+    tracking.queries.source_options = {0: {**OPTIONS[0], "kafka.bootstrap.servers": ""}}
+
+
+def silent(tracking: MemoryTracking) -> None:
+    def unknown(query_id: str, run_id: str) -> Any:
+        raise JvmError("no answer")
+
+    tracking.queries.mode = unknown  # type: ignore[method-assign]  # the JVM does not answer
+
+
+@pytest.mark.parametrize("trouble", [misnamed, silent])
+def test_a_run_whose_offsets_have_no_group_is_no_success(
+    tracking: MemoryTracking, trouble: Callable[[MemoryTracking], None]
+) -> None:
+    """No offset waits, and yet the group lacks the offsets of the query; so also after its end."""
+    asked = tracking.queries.mode
+    trouble(tracking)
+    for batch in range(4):
+        assert tracking.hear(float(batch), event(batch, None, 5 + batch))
+    assert tracking.at() is None
+    tracking.end(5.0, "r1")
+    assert not tracking.tracker.complete
+    tracking.queries.source_options = dict(OPTIONS)
+    tracking.queries.mode = asked  # type: ignore[method-assign]  # it answers again
+    tracking.hear(6.0, event(4, 8, 9, run="r2"))
+    assert (tracking.held, tracking.tracker.complete) == (9, True)
+
+
+def test_a_run_that_a_slower_one_holds_up_is_no_success(tracking: MemoryTracking) -> None:
+    """The group has the lower offset; when both are there, or the slower one has ended, it is."""
+    tracking.hear(0.0, event(0, None, 10), event(0, None, 20, run="r2", query="q2"))
+    assert (tracking.held, tracking.tracker.complete) == (10, False)
+    tracking.hear(1.0, event(1, 10, 20))
+    assert (tracking.held, tracking.tracker.complete) == (20, True)
+    tracking.hear(2.0, event(1, 20, 30, run="r2", query="q2"))
+    assert not tracking.tracker.complete
+    tracking.end(3.0, "r1")
+    assert (tracking.held, tracking.tracker.complete) == (30, True)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_success(
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its group follows the checkpoint, so it may be behind."""
+    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
+    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.hear(0.0, event(0, None, 10))
+
+    def unreadable(query_id: str, run_id: str) -> LivePosition | None:
+        raise JvmError("no answer")
+
+    for readable in (False, True):
+        with monkeypatch.context() as patch:
+            if not readable:
+                patch.setattr(tracking.queries, "position", unreadable)
+            tracking.serve(10.0, check_all=True)
+        assert tracking.tracker.complete == readable
+
+
 # Faults of ours, and bounds
 
 
@@ -425,7 +488,7 @@ def test_a_fault_at_one_query_is_reported_and_stops_no_other(
     assert (reported.where, reported.problem) == ("query bad", "TypeError")
     assert tracking.held == 7
     assert not tracking.tracker.complete
-    tracking.hear(1.0, event(1, 5, 9, run="r0", query="bad"))
+    tracking.hear(1.0, event(1, 5, 7, run="r0", query="bad"))
     assert tracking.tracker.complete
 
 

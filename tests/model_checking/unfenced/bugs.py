@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from eo_listener.sinks.kafka import task_rows, unfenced
 from eo_listener.sinks.kafka.ledger import BatchKey, BatchRecord
-from eo_listener.sinks.kafka.tail import Findings
 from eo_listener.sinks.kafka.task_rows import Places, TaskRows
-from eo_listener.sinks.kafka.unfenced import UnfencedBatch
+from eo_listener.sinks.kafka.unfenced import Findings, UnfencedBatch
 from tests.model_checking.bugs import Bug
 from tests.model_checking.unfenced.tasks import Tasks
 from tests.sinks.kafka import made_up_tasks

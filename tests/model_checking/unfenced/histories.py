@@ -13,7 +13,7 @@ from eo_listener.model.ledger import Unexpected, UnexpectedRecords
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import task_rows, unfenced
 from eo_listener.sinks.kafka.row_identity import RowIdentity
-from eo_listener.sinks.kafka.tail import Findings
+from eo_listener.sinks.kafka.unfenced import Findings
 from eo_listener.testing.faults import Killed
 from eo_listener.testing.made_up_entries import QUERY
 from tests.model_checking.ledger import Broken, require

@@ -70,6 +70,19 @@ class UpsertByMergeChapter(SparkTarget, UpsertChapter):
         assert self.read("word") == [("a",)]
 
     @pytest.mark.slow
+    def test_bytes_that_are_not_utf8_are_compared(self) -> None:
+        """Two such texts are a tie, in a batch and beside the table's row."""
+        origin = "'flights' topic, 0L offset"
+        rows = [
+            f"1 id, 5 at, cast(X'{word}' AS string) word, {origin}, {partition} partition"
+            for partition, word in enumerate(("fe", "ff"))
+        ]
+        self.merge(f"SELECT {rows[0]}", version_column="at")
+        for query in (f"SELECT {rows[1]}", union(text.replace("1 id", "2 id") for text in rows)):
+            with pytest.raises(SettingsError, match="same id, at"):
+                self.merge(query, version_column="at")
+
+    @pytest.mark.slow
     def test_equal_rows_are_no_tie_in_other_types(self) -> None:
         """They are compared as the table has them."""
         numbers = ("7D", "7D", "7")

@@ -176,7 +176,7 @@ def test_a_dropped_table_takes_its_ledger_along(table: Table) -> None:
 def test_the_log_of_a_long_pause_is_not_guessed(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If retention has deleted the commit with the heads, only a driver from before has them."""
+    """If retention has deleted the commit with the heads, only who reads each commit has them."""
     monkeypatch.setattr("eo_listener.sinks.delta.connection._KEPT", 1)
     sink = table.sink()
     first = table.batch(sink, {})

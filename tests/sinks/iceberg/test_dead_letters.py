@@ -274,6 +274,38 @@ def test_expired_and_compacted(lake: Lake) -> None:
     assert dead(lake) == [(1, "odd"), (5, "odd"), (9, "odd")]
 
 
+def test_a_table_that_is_kept_tidy(lake: Lake) -> None:
+    """If nothing proves that main once had the last letters, each still comes in once."""
+    name = lake.table("bad")
+
+    def tidy() -> None:
+        row = "'q', 'q', 'r', 0L, 'flights', 0, 99L, 'other', '{}', current_timestamp()"
+        for _ in range(2):  # the file of metadata before the last still has what has just expired
+            lake.other().sql(f"DELETE FROM {name}")
+            lake.other().sql(f"INSERT INTO {name} SELECT {row}")
+            lake.expire("bad")
+
+    write(lake, batch(lake, 0), entry(lake, 0))
+    keep = (
+        lake.java("bad")._table.updateProperties().set("write.metadata.previous-versions-max", "1")
+    )
+    keep.set("write.metadata.delete-after-commit.enabled", "true").commit()
+    write(lake, batch(lake, 1), entry(lake, 1))
+    tidy()
+    write(lake, batch(lake, 2), entry(lake, 2))
+    assert dead(lake) == [(9, "odd"), (99, "other")]
+    tidy()
+    assert sink_of(lake).applied(QUERY)[TP].range.until == 3 * _SIZE
+    assert dead(lake) == [(99, "other")]
+    last = entry(lake, 3)
+    with broken_off("sink.committed"), pytest.raises(Killed):
+        write(lake, batch(lake, 3), last)
+    tidy()
+    for _ in range(2):
+        assert sink_of(lake).applied(QUERY)[TP].range.until == 4 * _SIZE
+        assert dead(lake) == [(13, "odd"), (99, "other")]
+
+
 def test_an_answer_that_is_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the letters' commit: unknown, as the batch is published; then the ledger is read."""
     write(lake, batch(lake, 0), entry(lake, 0))

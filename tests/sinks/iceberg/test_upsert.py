@@ -8,6 +8,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from eo_listener.errors import PoisonRowError
 from eo_listener.offsets import OffsetRange
 from eo_listener.sinks.iceberg import IcebergSink
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
@@ -179,6 +180,25 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         assert [one.rows for one in done] == [1, 0, 2, 2]
         assert self.read("id", "word") == [(2, "b")]
         assert self.sink().applied(QUERY)[TP].batch_id == 3
+
+    def test_a_uuid_is_one_key_however_it_is_written(self) -> None:
+        """Iceberg gives it back in lower case; a text that is no UUID is refused by its row."""
+        self.run("CREATE TABLE {table} (word string, partition int, offset bigint) USING iceberg")
+        jvm: Any = self.lake.spark._jvm
+        kind = jvm.org.apache.iceberg.types.Types.UUIDType.get()
+        self.lake.java(self.table)._table.updateSchema().addColumn("id", kind).commit()
+        upper = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
+        query = "SELECT '{0}' id, '{1}' word, 'flights' topic, 0 partition, {2}L offset"
+        batches = [[(upper, "a", 0), (upper.lower(), "b", 1)], [(upper, "c", 2)]]
+        self.merge(*(" UNION ALL ".join(query.format(*one) for one in rows) for rows in batches))
+        assert self.read("id", "word") == [(upper.lower(), "c")]
+        short = query.format("1-2-3-4-5", "d", 3)  # which Java takes, and fills with zeros
+        with pytest.raises(PoisonRowError, match="id is not a UUID") as refused:
+            self.merge(short)
+        assert refused.value.offset == 3
+        sink = self.sink(mode="upsert", keys="id", dead_letters=self.lake.table("bad"))
+        assert self.put_frame(sink, self.frame(short)).dead_letters == 1
+        assert [one["reason"] for one in self.letters()] == ["key 'id' is not a UUID"]
 
     @pytest.mark.slow
     def test_names_are_data(self) -> None:

@@ -18,8 +18,8 @@ from eo_listener.errors import (
 )
 from eo_listener.foreach_batch.exactly_once import exactly_once
 from eo_listener.sinks.kafka import KafkaSink
+from eo_listener.sinks.kafka.connection import has_delegation_token
 from eo_listener.sinks.kafka.errors import Explanation
-from eo_listener.spark.session import delegation_tokens
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 PLAIN = {"transactions": False}
@@ -170,10 +170,10 @@ def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) ->
     conf = SimpleNamespace(getAll=lambda: [*settings.items()])
     context = SimpleNamespace(getConf=lambda: conf)
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
-    assert not delegation_tokens.are_configured("host:9092")
+    assert not has_delegation_token("host:9092")
     settings.update(elsewhere)
-    assert not delegation_tokens.are_configured("host:9092")
-    assert delegation_tokens.are_configured("host:9092, broker:1")
+    assert not has_delegation_token("host:9092")
+    assert has_delegation_token("host:9092, broker:1")
     settings.clear()
     settings.update(token)
     with pytest.raises(SettingsError, match="delegation tokens"):
@@ -181,7 +181,7 @@ def test_a_cluster_that_spark_has_tokens_for(monkeypatch: pytest.MonkeyPatch) ->
     named = KafkaSink({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}, "delays")
     named._access.refuse_delegation_tokens()
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    assert not delegation_tokens.are_configured("host:9092")
+    assert not has_delegation_token("host:9092")
 
 
 def error(code: str) -> KafkaError:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eo_listener.errors import FormatError, SettingsError
 from eo_listener.model.ledger import Unexpected
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.kafka import tail as tail_module
+from eo_listener.sinks.kafka import unfenced
 from eo_listener.sinks.kafka.catalog import Target, Targets
 from eo_listener.sinks.kafka.row_identity import (
     HEADER,
@@ -24,8 +24,8 @@ from eo_listener.sinks.kafka.row_identity import (
     identity_values,
     writer_of,
 )
-from eo_listener.sinks.kafka.tail import TailRecord, judge_tail
 from eo_listener.sinks.kafka.types import Record, RecordColumns
+from eo_listener.sinks.kafka.unfenced import TailRecord, judge_tail
 from eo_listener.testing.made_up_entries import HOSTILE
 from tests.sinks.kafka.frames import HEADERS
 from tests.sinks.kafka.made_up_tasks import header_of
@@ -205,7 +205,7 @@ def test_columns_that_cannot_identify() -> None:
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_tail_that_does_not_fit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused, with a way out; records of others and repeated ones take no room."""
-    monkeypatch.setattr(tail_module, "MAX_TAIL", most)
+    monkeypatch.setattr(unfenced, "MAX_TAIL", most)
     made = [TailRecord(OUT, at, RowIdentity(OURS, BATCH, f"[{at}]")) for at in range(most)]
     others = [TailRecord(OUT, 10 + at, None) for at in range(9)]
     assert len(judge_tail([*made, *others, *made], writer=OURS, batch=BATCH).rows) == most

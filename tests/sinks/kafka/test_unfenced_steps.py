@@ -18,8 +18,14 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.kafka import unfenced
 from eo_listener.sinks.kafka.ledger import BatchRecord, TargetEnds
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
-from eo_listener.sinks.kafka.tail import Findings, TailRecord
-from eo_listener.sinks.kafka.unfenced import StoredState, UnfencedFacts, begin, finish
+from eo_listener.sinks.kafka.unfenced import (
+    Findings,
+    StoredState,
+    TailRecord,
+    UnfencedFacts,
+    begin,
+    finish,
+)
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 

@@ -15,8 +15,7 @@ from eo_listener.model.ledger import Applied
 from eo_listener.sinks.postgres import PostgresSink, copy
 from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import Connection
-from eo_listener.sinks.postgres.copy import RefusedLateError
-from eo_listener.sinks.postgres.copy_lines import Lines
+from eo_listener.sinks.postgres.copy import Lines, RefusedLateError
 from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
 from eo_listener.sinks.postgres.per_partition import PartitionTask
 from eo_listener.sinks.postgres.staging import StageTask, Staging

@@ -28,6 +28,27 @@ class TestUpsert(PostgresTarget, SqlUpsertChapter):
             self.upsert([row(1, "[]", 1, partition=4, at=7)], version_column="at")
 
 
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [
+        ("uuid", ("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc999c0b4ef8bb6d6bb9bd380a11")),
+        ("numeric", ("1.50", "01.5")),
+        ("boolean", ("true", "t")),
+        ("inet", ("::1", "0:0::1")),
+    ],
+)
+def test_a_key_is_a_value_however_it_is_written(
+    db: Database, kind: str, same: tuple[str, str]
+) -> None:
+    """In one batch and later: rows are staged in the types of the table, and compared there."""
+    db.script(f"CREATE TABLE t (k {kind} PRIMARY KEY, v int)")
+    sink = db.sink(mode="upsert", keys="k")
+    columns = "k string, v int"
+    assert put(sink, columns, (same[0], 1, 0), (same[1], 2, 1)).rows == 1
+    assert put(sink, columns, (same[0], 3, 10)).rows == 1
+    assert db.ask("SELECT v FROM t") == [3]
+
+
 def test_two_writers_of_the_same_keys_do_not_deadlock(db: Database) -> None:
     """20,000 keys of two queries, in opposite order: each waits for the other, and both write."""
     count, failed = 20_000, list[EoListenerError]()

@@ -14,9 +14,15 @@ from pyspark.sql import SparkSession
 from eo_listener.errors import EoListenerError, JavaError, SettingsError
 from eo_listener.spark import shim
 from eo_listener.spark.session import delta_lake, iceberg_runtime
-from eo_listener.spark.session.configure import HADOOP, OUR_IVY_SETTINGS, configure, too_late
+from eo_listener.spark.session.configure import (
+    HADOOP,
+    OUR_IVY_SETTINGS,
+    VARIABLE,
+    SubmitArguments,
+    configure,
+    too_late,
+)
 from eo_listener.spark.session.installation import Installation
-from eo_listener.spark.session.submit_arguments import VARIABLE, SubmitArguments
 
 pytestmark = pytest.mark.spark
 

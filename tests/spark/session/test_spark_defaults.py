@@ -11,8 +11,8 @@ import pytest
 
 from eo_listener.errors import SettingsError
 from eo_listener.spark.session import installation
+from eo_listener.spark.session.configure import SubmitArguments
 from eo_listener.spark.session.installation import Installation, read_settings
-from eo_listener.spark.session.submit_arguments import SubmitArguments
 from tests.artifacts.ivy import ivy_jar
 
 
