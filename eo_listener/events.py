@@ -121,10 +121,10 @@ class GroupOffsetsMissing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecreated(Event):
-    """A topic was deleted and recreated; the queries that run now are not committed for it.
+    """A topic was deleted and recreated; its offsets are not committed for queries that run now.
 
-    A run that starts later is. `offsets` were not committed yet, and belong to the old topic. `was`
-    and `now` are the old and the new topic id (KIP-516).
+    For a run that starts later, its offsets are committed. `offsets` were not committed yet, and
+    belong to the old topic. `was` and `now` are the old and the new topic id (KIP-516).
     """
 
     cluster: str

@@ -563,24 +563,12 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
                 "begun": ledger.unfinished_batch,
                 "taken_back": ledger.rollback and ledger.rollback._asdict(),
                 "heads": [
-                    {
-                        **tp._asdict(),
-                        "start_offset": head.range.start,
-                        "next_offset": head.range.until,
-                        "topic_id": head.topic_id,
-                        "query_id": head.query_id,
-                        "run_id": head.run_id,
-                        "batch_id": head.batch_id,
-                        "moved_at": ledger.moved_at.get(tp),
-                    }
+                    {**_head(tp, head), "moved_at": ledger.moved_at.get(tp)}
                     for tp, head in sorted(ledger.heads.items())
                 ],
                 "history": [
                     {
-                        **entry.partition._asdict(),
-                        "start_offset": entry.head.range.start,
-                        "next_offset": entry.head.range.until,
-                        "batch_id": entry.head.batch_id,
+                        **_head(entry.partition, entry.head),
                         "rows": entry.rows,
                         "verdict": entry.verdict,
                         "gap": None if entry.gap is None else list(entry.gap),
@@ -591,4 +579,16 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
             }
             for key, (ledger, history) in ledgers.items()
         ],
+    }
+
+
+def _head(tp: TopicPartition, head: Head) -> dict[str, object]:
+    return {
+        **tp._asdict(),
+        "start_offset": head.range.start,
+        "next_offset": head.range.until,
+        "topic_id": head.topic_id,
+        "query_id": head.query_id,
+        "run_id": head.run_id,
+        "batch_id": head.batch_id,
     }

@@ -26,7 +26,7 @@ from eo_listener.cli.options import (
     require_names,
 )
 from eo_listener.cli.status_screen import screen
-from eo_listener.errors import ExitCode, KafkaError, SettingsError
+from eo_listener.errors import ExitCode, KafkaError
 from eo_listener.model.argument_checks import require_seconds
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
@@ -57,8 +57,6 @@ def status(
     """
     names = groups or []
     require_groups(names, every=every)
-    if any(not name.strip() for name in names):
-        raise SettingsError("the group is an empty string", fix="Name the group to show")
     require_names("group", names)
     if watch is not None:
         watch = require_seconds("--watch", watch, least=0.2)

@@ -1,4 +1,4 @@
-"""Checks that several sinks share: of a table's ledgers, and of the rights on its files."""
+"""The checks that several sinks share: of a table's ledgers, and of the rights on its files."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class Committer:
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Take positions to commit. After `close`, the committer only logs and drops them.
 
-        With `recommit`, it also commits offsets again that are already committed, so that they do
-        not expire.
+        With `recommit`, it also repeats the commit of offsets that are already committed, so that
+        they do not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -88,8 +88,9 @@ class Committer:
     def end_run(self, owner_id: str, *, replaced: bool = False) -> None:
         """Record that a run has ended. Call this after the run's last offsets were offered.
 
-        `owner_id` is the id of the run; for `follow`, of the query. `replaced` is True if another
-        query has taken the place of this one, whose waiting offsets are then no longer sent.
+        `owner_id` is the id of the run or, for `follow`, of the query. `replaced` is True if
+        another query has taken the place of this query; then the waiting offsets of this query are
+        no longer sent.
         """
         for worker in self._all():
             with worker.groups() as groups:

@@ -29,7 +29,8 @@ class GroupOffsets:
     `lossy` is True if, in any of the sources, Spark is set to skip records that Kafka has deleted
     (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too; earlier
     commits to all other partitions come from this run, or from runs that have ended. `owner` is the
-    run, by its id in the metadata of commits; for `follow`, which sees no runs, it is the query.
+    id of the run, as in the metadata of commits, or, for `follow`, which sees no runs, the id of
+    the query.
     """
 
     cluster: Cluster

@@ -122,9 +122,8 @@ class GroupState:
         With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
         snapshot of the group is read, since the new commit would hide that the group was deleted.
         With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
-        are partitions that other live runs feed too.
-        `owner` is the run. If another committer has taken over the group, the first offer of a
-        later run takes it back.
+        are partitions that other live runs feed too. `owner` is the run. If another committer has
+        taken over the group, the first offer of a later run takes the group back.
         """
         self._begin(owner)
         for tp, state in self._open(positions):
@@ -366,7 +365,8 @@ class GroupState:
         """Return True if the broker that showed the id `was` lagged behind.
 
         Kafka deletes a group's offsets together with their topic. So if the group still has an
-        offset that was committed after that answer, the topic was not recreated since.
+        offset that was committed after that broker's answer, the topic has not been recreated since
+        then.
         """
         return not was.certain and any(
             state.confirmed is not None and state.confirmed == snapshot.positions.get(tp)
@@ -448,7 +448,7 @@ class GroupState:
         )
 
     def _fence(self, code: str) -> tuple[Event, ...]:
-        """Stop committing; but a run that has begun since the last commit takes over, once."""
+        """Stop committing; but if a run has begun since the last commit, take over once."""
         if self._is_new:
             self._is_new, self._takes_over = False, True
             self.invalidate_snapshots()
@@ -503,7 +503,8 @@ class GroupState:
     def complete(self) -> bool:
         """Return True if the group holds its queries' offsets: no offset waits or is held back.
 
-        Offsets that a run could not commit count until a later run feeds their partition.
+        The group also lacks offsets that an ended run could not commit, until a later run feeds
+        their partition.
         """
         fed = {tp.topic for tp in self._partitions}
         lost = any(

@@ -188,10 +188,11 @@ class PartitionState:
     def _go_back(
         self, position: Position, newest: Position, policy: Policy, *, rivals: bool
     ) -> None:
-        """Take an offer below the newest position. The next snapshot decides if it is sent.
+        """Accept an offer below the newest position; the next snapshot decides whether to send it.
 
-        Even if it must not take the group back: the group may have lost the confirmed offset,
-        because its topic was recreated, or somebody took the group back.
+        If no position waits, the method accepts the offer even if a rewind is not allowed: the
+        group may have lost the confirmed offset, because the topic was recreated, or because
+        somebody moved the group back.
         """
         if policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
             position = _rewinding(position, (self.confirmed or newest).offset)
@@ -207,9 +208,9 @@ class PartitionState:
     def end_run(self, owner: str, *, replaced: bool = False) -> None:
         """Record that a run has ended, and no longer feeds the group.
 
-        A waiting position is still sent, unless the run was `replaced` by another query, but any
-        offer of a later run replaces it. A position below the group's offset is dropped. If another
-        program has committed later, nothing is sent over that commit.
+        A waiting position is still sent, unless another query has `replaced` this query. Any offer
+        of a later run replaces the waiting position. A position below the group's offset is
+        dropped. If another program has committed later, nothing is sent over that commit.
         """
         if any(is_of(position, {owner}) for position in (self.wanted, self.confirmed)):
             self.ended_owner = owner
@@ -292,7 +293,7 @@ class PartitionState:
     def _compare_wanted(
         self, committed: Position | None, end: int, requested: int | None, policy: Policy
     ) -> Iterator[Finding]:
-        """Decide if the wanted position may be sent; yield the findings that forbid it.
+        """Decide whether the wanted position may be sent; yield the findings that forbid it.
 
         The log's end proves nothing about an offset that was offered after the snapshot was
         requested.
@@ -411,7 +412,7 @@ class PartitionState:
 
 
 def is_of(position: Position | None, owners: AbstractSet[str]) -> bool:
-    """Return True if the metadata of a position name one of `owners`."""
+    """Return True if the metadata of a position names one of `owners`."""
     metadata = _parse(position)
     return metadata is not None and not owners.isdisjoint((metadata.query_id, metadata.run_id))
 
@@ -421,7 +422,7 @@ def _parse(position: Position | None) -> CommitMetadata | None:
 
 
 def _query_of(position: Position | None) -> str | None:
-    """Return the query in a position's metadata, or None if they have no query."""
+    """Return the query in a position's metadata, or None if the metadata has no query."""
     metadata = _parse(position)
     return None if metadata is None else metadata.query_id
 

@@ -21,7 +21,7 @@
   must be committed again.
 - A position that is ahead of the newest event waits for the event of its batch, so that the guard
   sees the event first. The batch id of a position may be too low, so the tracker compares offsets.
-- Whenever the tracker asks for a run's position, it also asks if the run has ended, because
+- Whenever the tracker asks for a run's position, it also asks whether the run has ended, because
   `spark.stop()` ends Spark's bus before its queries. A run that has ended stops counting for shared
   partitions at once. The tracker forgets the run a minute later, since its last events may still
   arrive.

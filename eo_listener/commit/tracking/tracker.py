@@ -156,8 +156,9 @@ class QueryTracker:
     def complete(self) -> bool:
         """True if the tracker has offered all durable offsets.
 
-        It has not if its last work for a query ended with an internal error, if a setting or the
-        JVM keeps a query's offsets from their group, or if a slower run holds up another run.
+        It has not done so if its last work for a query ended with an internal error, if a setting
+        or the JVM keeps a query's offsets from their group, or if a slower run holds up another
+        run.
         """
         return not (self._faulty or self._left_out or self._shared.holds_up)
 

@@ -190,9 +190,10 @@ class IcebergSink:
             return self._publication(table, writer, entry).write()
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
+        The method checks the runtime, the table, the table of dead letters, and the ledger of
+        `query`.
         """
         check = TableCheck(
             name=self._name, session=self._session, query=query, create=self._creation.create

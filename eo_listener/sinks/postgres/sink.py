@@ -254,9 +254,9 @@ class PostgresSink:
         return writer
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the server, the tables, the rights of the role, and the ledger of `query`.
+        The method checks the server, the tables, the rights of the role, and the ledger of `query`.
         """
         found = check.findings(self._kept.access, self._target, self.label, query)
         return list(checked(self.label, found))

@@ -227,9 +227,9 @@ class SqliteSink:
         return applied
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the file, the tables, and the ledger of `query`.
+        The method checks the file, the tables, and the ledger of `query`.
         """
         found = check.findings(self._file, self._target, self.key, query)
         return list(checked(f"file {self._file.path}", found))

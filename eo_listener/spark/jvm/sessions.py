@@ -78,8 +78,7 @@ def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
 def session_apart(session: Any, prefix: str) -> Any:
     """Return a new session with the settings of `session` whose names begin with `prefix`.
 
-    The new session has its own catalogs, and what is set in it concerns no other session. Raises
-    JvmError.
+    The new session has its own catalogs, and its settings affect no other session. Raises JvmError.
     """
     with asking("make a session"):
         apart = session.newSession()
