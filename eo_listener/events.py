@@ -197,6 +197,7 @@ class ViolationKind(Enum):
     BACKWARD = "moved back"
     VANISHED = "no longer read"
     LOST = "deleted by Kafka before they were read"
+    NEVER_READ = "never read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +205,8 @@ class Violation:
     """A break between two consecutive batches in one partition: the offsets `start` to `until`.
 
     For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both `start` and
-    `until` are the partition's last offset.
+    `until` are the partition's last offset. For NEVER_READ, `start` is the group's offset, and
+    `until` the offset at which the query's checkpoint began to read.
     """
 
     kind: ViolationKind
@@ -215,10 +217,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardViolation(Event):
-    """A batch does not continue where the previous batch ended.
+    """A batch does not continue where the previous batch ended, or where the group stands.
 
     `source` is the index in the progress event's `sources`. `withheld` is set if the offsets of
-    this source are no longer committed, until a restart with `guard="warn"`.
+    this source are no longer committed, until a restart with `guard="warn"`. If a query began to
+    read beyond the group's offsets, this concerns only the partitions in `violations`.
     """
 
     query: str

@@ -68,7 +68,7 @@ def preflight(
     spark_conf: SparkConf = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine, a cluster, and sinks before a query uses them.
+    """Check machine, cluster and sinks before a query runs.
 
     Changes nothing. Does not compare clocks: Kafka does not report its clock.
     """
@@ -170,9 +170,10 @@ def _session_findings(spark: LocalSpark) -> Iterator[CheckFinding]:
         version = spark.session().version
         yield note(
             f"Spark {version}",
-            "no module of the sinks made a session, so tables are checked in the command's own: it "
-            "has --spark-conf, spark-defaults.conf, and the libraries that configure() adds",
-            "the query's session needs them too: configure(builder, iceberg=True) or delta=True",
+            "no module of the sinks made a Spark session, so the command checks tables in its own "
+            "session, with --spark-conf, spark-defaults.conf and the libraries of configure()",
+            "the query's session needs these libraries too: configure(builder, iceberg=True) or "
+            "delta=True",
         )
 
 

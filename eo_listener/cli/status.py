@@ -48,12 +48,13 @@ def status(
         bool, typer.Option("--json", help="Print one JSON document for each reading.")
     ] = False,
 ) -> None:
-    """Show committed offsets, log ends and lag, of one group by partition, or one line per group.
+    """Show committed offsets, log ends and lag of groups.
 
-    A lag of `-` is unknown: the topic is gone, or no offset is committed yet. `stable` is the start
-    of the first open transaction, at which read_committed consumers wait. `age` is the age of the
-    oldest unread record. With --watch, the command also shows Burrow's verdicts (OK, WARN, STALL,
-    STOP, REWIND), the time until the lag is 0, and the time since the last commit.
+    One group is shown by partition, several groups with one line each. A lag of `-` is unknown: the
+    topic is gone, or no offset is committed yet. `stable` is the start of the first open
+    transaction, at which read_committed consumers wait. `age` is the age of the oldest unread
+    record. With --watch, the command also shows Burrow's verdicts (OK, WARN, STALL, STOP, REWIND),
+    the time until the lag is 0, and the time since the last commit.
     """
     names = groups or []
     require_groups(names, every=every)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from eo_listener.client_config.admin_commands import right_to_add
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import ClusterState
-from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
+from eo_listener.commit.groups.group_offsets import Beginnings, GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.errors import few
@@ -70,6 +70,19 @@ class Committer:
                     recommit=recommit,
                     lossy=commit.lossy,
                     rivals=commit.rivals,
+                )
+
+    def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
+        """Have the group compared with `beginnings` before a run's first offer to the group.
+
+        If the group's offset is lower, nothing has read the records between. The committer reports
+        them, and withholds their partitions.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            with worker.groups(changes=False) as groups:
+                groups.group(commit.group).add_beginnings(
+                    commit.positions, beginnings, owner=commit.owner
                 )
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
+from eo_listener.events import GuardViolation
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
@@ -20,6 +21,21 @@ class Waiting(NamedTuple):
     group: str
     tp: TopicPartition
     offset: int
+
+
+class Beginning(NamedTuple):
+    """The offset at which a query's checkpoint began to read a partition.
+
+    `offset` is None for a partition that was added later: Spark reads it from the start of its log,
+    and offset 0 was due. `event` reports the first batch that the run is known to have completed,
+    and has no violations yet.
+    """
+
+    offset: int | None
+    event: GuardViolation
+
+
+Beginnings = Mapping[TopicPartition, Beginning]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

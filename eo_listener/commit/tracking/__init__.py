@@ -5,6 +5,9 @@
   one may replace it: otherwise a gap between two events would go unnoticed if the buffer keeps only
   the second. `RunGuard` judges losses later, and for that the buffer also keeps the oldest waiting
   events of each run.
+- Only events show gaps between batches. A gap before a checkpoint's first batch shows only in the
+  group: Spark's first event has no start offsets. So the tracker asks the query once where its
+  checkpoint began (`Beginning`), and the committer compares that with its first snapshot.
 - If a listener was added twice, Spark's bus calls it twice for each event. The buffer ignores an
   event that has the same batch and offsets as the previous event, and an event of a lower batch.
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its

@@ -13,6 +13,7 @@ from functools import partial
 
 from eo_listener.commit.groups.cluster_state import DueTimes
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, BufferedEvents, RunEvents
 from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun, RunReporter
 from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets
@@ -21,7 +22,6 @@ from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.errors import JvmError
 from eo_listener.events import (
     Event,
-    GuardViolation,
     InternalError,
     Observers,
     OptionsRead,
@@ -35,6 +35,7 @@ from eo_listener.events import (
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
+from eo_listener.offsets import Offsets
 
 
 class RunOrder:
@@ -288,6 +289,9 @@ class QueryTracker:
         offered = run.take(progress, moment.now)
         if progress.sources:
             self._read_options(run, moment.now)
+        self._begin(run, events.first or progress)
+        for event in (*events.earlier, progress):
+            run.add_partitions(event)
         routed = self._routing.route(progress, run.options, run.unread)
         self._guard.judge(run, events, routed, moment.monotonic)
         if run.follows_checkpoint:
@@ -327,6 +331,7 @@ class QueryTracker:
         else:
             durable = run.furthest if recommit and not run.follows_checkpoint else None
         if durable is not None:
+            self._begin(run, durable)
             routed = self._routing.route(durable, run.options, run.unread)
             self._offer(run, routed, now, recommit=recommit)
         run.ended = ended
@@ -359,6 +364,17 @@ class QueryTracker:
             return None
         run.unanswered = 0
         return position
+
+    def _begin(self, run: QueryRun, first: Progress) -> None:
+        """Ask the query once for its beginnings; `first` is the run's first known progress."""
+        if run.beginnings is not None or not first.sources:
+            return
+        offsets: Mapping[int, Offsets] = {}
+        try:
+            offsets = self._queries.beginnings(run.query_id, run.run_id)
+        except JvmError as error:
+            logger.debug("cannot read the beginnings of query %s: %s", run.query, error)
+        run.begin(offsets, first.batch_id)
 
     def _read_options(
         self, run: QueryRun, now: float, *, planned: bool = True, last: bool = False
@@ -416,6 +432,8 @@ class QueryTracker:
         self._report_ignored(run)
         for overlap in allowed.shared:
             self._report_once(run, (None, overlap.group), overlap)
+        for index, parts in allowed.sources.items():
+            self._pass_on(run, index, parts)
         commits = allowed.commits
         groups_changed = self._reporter.fed(run.query, run.run_id, commits)
         if groups_changed is not None:
@@ -439,6 +457,12 @@ class QueryTracker:
         for ignored in run.ignored:
             if run.options_reported or not ignored.retried:
                 self._report_once(run, (ignored.source, ignored.problem), ignored)
+
+    def _pass_on(self, run: QueryRun, source: int, parts: Iterable[GroupOffsets]) -> None:
+        """Give the committer the new beginnings of a source, before the offsets of its parts."""
+        beginnings = (run.beginnings or {}).pop(source, {})
+        for part in parts if beginnings else ():
+            self._committer.add_beginnings(part, beginnings)
 
     def _report_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
         if key not in run.reported:
@@ -516,13 +540,4 @@ class RunGuard:
             run.withheld.add(source)
             for part in routed.sources.get(source, ()):
                 self._committer.withhold(part)
-        self._observers.notify(
-            GuardViolation(
-                query=run.query,
-                run_id=run.run_id,
-                batch_id=batch_id,
-                source=source,
-                violations=violations,
-                withheld=withheld,
-            )
-        )
+        self._observers.notify(run.violated(source, batch_id, violations, withheld=withheld))

@@ -35,9 +35,8 @@ from eo_listener.sinks.iceberg.errors import table_dropped, translating
 from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.publication import Append, Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
-from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
 from eo_listener.sinks.kept_rows import unmarked_rows
 from eo_listener.sinks.spark_columns import check_columns, subschema
 from eo_listener.sinks.target import Apply, Mode, Target

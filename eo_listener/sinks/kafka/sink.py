@@ -224,7 +224,7 @@ class KafkaSink:
         return batch.write()
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what Kafka would refuse, and what is risky; change nothing and fence nobody.
+        """Return findings about obstacles and risks; change nothing, and fence no producer.
 
         `query` is the name of the query, which is a part of the transactional id.
         """

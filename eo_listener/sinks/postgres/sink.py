@@ -22,9 +22,8 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.arrow_rows import TaskSize
+from eo_listener.sinks.arrow_rows import TASK_ROWS, TaskSize
 from eo_listener.sinks.dead_letters import SHARE
-from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import check
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.catalog import (

@@ -27,9 +27,8 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.arrow_rows import TaskSize, schema_of
+from eo_listener.sinks.arrow_rows import TASK_ROWS, TaskSize, schema_of
 from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Refusals
-from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.sqlite import check
 from eo_listener.sinks.sqlite.catalog import Table, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute

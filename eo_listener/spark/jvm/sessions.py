@@ -16,8 +16,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
-from eo_listener.spark.jvm.calls import FAILURES, asking
-from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.calls import FAILURES, asking, class_of
 
 _NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
 """The names of Spark's session class. Spark 4 has the first class, Spark 3.5 only the second."""
