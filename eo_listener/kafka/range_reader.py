@@ -1,4 +1,8 @@
-"""Reads records in ranges of logs, their times and offsets, with a consumer in no group."""
+"""Reads records in ranges of logs, their times and offsets, with a consumer in no group.
+
+Only commands use `RecordReader`, not drivers, because it reads topic settings through the
+AdminClient, and fetches records. It stores no records.
+"""
 
 from __future__ import annotations
 
