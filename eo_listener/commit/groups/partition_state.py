@@ -98,6 +98,9 @@ class PartitionState:
     given_up: bool = False
     #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
     ended_owner: str | None = None
+    #: True if a snapshot was read before that end; `seen` is the group's position in the newest.
+    is_read: bool = False
+    seen: Position | None = None
     #: The beginnings of checkpoints, by short query id, until a snapshot is compared with them.
     beginnings: dict[str | None, Beginning] = field(default_factory=dict)
     #: True if other live runs feed this partition too.
@@ -285,14 +288,13 @@ class PartitionState:
         if wanted is None or self.shared or self.withheld or query not in self.beginnings:
             return
         begin, event = self.beginnings.pop(query)
-        writer = _query_of(committed)
-        is_known = committed is not None and (writer or event.batch_id <= 0)
-        if writer == query:
-            return
-        due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
+        writer, log_start = _query_of(committed), self.log_starts[-1][0]
+        due = 0 if committed is None else committed.offset
         if begin is None:
             begin = min(log_start, wanted.offset)
-        elif not is_known:
+        elif committed is None or not (writer or event.batch_id <= 0):
+            return
+        if writer == query:
             return
         deleted = min(max(due, log_start), begin)
         ranges = ((ViolationKind.LOST, due, deleted), (ViolationKind.NEVER_READ, deleted, begin))
@@ -319,6 +321,8 @@ class PartitionState:
         yield from self._compare(committed)
         yield from self._check_mark(committed, policy)
         yield from self._compare_wanted(committed, end, requested, policy)
+        if self.ended_owner is None:
+            self.is_read, self.seen = True, committed
         if self.retry_state is not None and self.pending is None and self.mark is None:
             self.retry_state.persistent = None  # Kafka has answered, and there is nothing to send
 
@@ -349,6 +353,10 @@ class PartitionState:
         if wanted is None:
             yield from self._compare_confirmed(committed, end)
             return
+        if self._has_ended(wanted) and not self.withheld and self._is_taken(committed, wanted):
+            self.pending = self.repeat = None
+            self._give_up()
+            return
         if self.withheld or requested is None:  # nothing came later
             requested = wanted.offset
         if min(wanted.offset, requested) > end:
@@ -361,6 +369,16 @@ class PartitionState:
             self.pending = _rewinding(wanted, committed.offset)
         else:
             yield from self._refuse(wanted, committed.offset, Refusal.BELOW_GROUP)
+
+    def _is_taken(self, committed: Position | None, wanted: Position) -> bool:
+        """Return True if somebody else may have committed since the run of `wanted` ended.
+
+        If the run ended before the first snapshot was read, `committed` counts as older than the
+        run, unless a request has failed meanwhile, which may have taken any time.
+        """
+        if committed is None or not _is_of_others(committed, wanted):
+            return False
+        return committed != self.seen if self.is_read else self.retry_state is not None
 
     def _lost(self, committed: Position | None, end: int) -> Position | None:
         """Return the confirmed position if the group lost it and the log still reaches it."""
@@ -396,7 +414,7 @@ class PartitionState:
         if self.confirmed is None or committed == self.confirmed:
             return
         if self._has_ended(self.confirmed) and (
-            committed is None or _differ(committed, self.confirmed)
+            committed is None or _is_of_others(committed, self.confirmed)
         ):
             self.repeat = None
             return
@@ -478,6 +496,12 @@ def _differ(position: Position, newer: Position) -> bool:
     """Return True if the two positions may be from different queries."""
     query = _query_of(position)
     return query is None or query != _query_of(newer)
+
+
+def _is_of_others(committed: Position, own: Position) -> bool:
+    """Return True if a command, another query or another program may have committed `committed`."""
+    writer = _parse(committed)
+    return writer is None or bool(writer.command) or _differ(committed, own)
 
 
 def _is_of_later_batches(metadata: CommitMetadata, own: Position | None) -> bool:

@@ -725,6 +725,65 @@ def test_the_first_commit_of_an_ended_run_takes_nobody_back(writer: str, again: 
     assert group_state.next_try() is None
 
 
+REWOUND = CommitMetadata(
+    name="q", query_id="q1", run_id="cmd", batch_id=3, rewound_from=100, command="group rewind"
+)
+LATER = [  # commits that no run of q1 made
+    by(30, query="q2", run="r2"),
+    Position(offset=30, metadata=""),
+    Position(offset=30, metadata=REWOUND.text()),
+]
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("how", ["sent", "not read", "beyond the log's end"])
+def test_an_ended_run_takes_the_group_from_nobody(how: str, later: Position) -> None:
+    """Its last offset waits for Kafka; meanwhile somebody else, or a command, moves the group."""
+    group_state = GroupWithKafka(Kafka(end=50 if how.startswith("beyond") else 1000))
+    group_state.offer({P0: by(100)})
+    if how == "not read":
+        group_state.unread(0.0)
+    else:
+        group_state.compare(0.0)
+    if how == "sent":
+        group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.held[P0], group_state.kafka.ends[P0] = later, 1000
+    group_state.compare(60.0)
+    assert group_state.next_try() is None
+    assert not group_state.complete()  # until a later run is where the group is
+    group_state.offer({P0: by(120, run="r3")})
+    group_state.repeat(61.0)
+    assert group_state.complete()
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_the_first_commit_of_an_ended_run_is_not_repeated_over_others(later: Position) -> None:
+    """A command names the query whose group it moves back; it is no late request of that query."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.held[P0] = later
+    group_state.compare(60.0)
+    assert group_state.next_try() is None
+
+
+@pytest.mark.parametrize("earlier", [None, *LATER])
+@pytest.mark.parametrize("read", [False, True])
+def test_an_ended_run_still_commits_its_last_offset(earlier: Position | None, read: bool) -> None:
+    """A short run ends before the group is read; what the group held before it is no obstacle."""
+    group_state = GroupWithKafka()
+    if earlier is not None:
+        group_state.kafka.held[P0] = earlier
+    group_state.offer({P0: by(100)})
+    if read:
+        group_state.compare(0.0)
+        group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
+    group_state.end_run("r1")
+    group_state.compare(60.0)
+    assert group_state.send(60.0).positions == {P0: by(100)}
+
+
 def test_a_query_that_runs_again_is_live() -> None:
     """What its run before has confirmed is its own: an offset that vanished is sent again."""
     group_state = GroupWithKafka()
