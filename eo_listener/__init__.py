@@ -1,4 +1,4 @@
-"""Knowing, and proving, where Spark Structured Streaming stands in Kafka.
+"""Show and prove how far Spark Structured Streaming has read in Kafka.
 
 The public API is the names in `__all__`, and the documented names of the packages in `PUBLIC`.
 Everything else may change in any version.

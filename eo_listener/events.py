@@ -121,10 +121,10 @@ class GroupOffsetsMissing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecreated(Event):
-    """A topic was deleted and recreated; the queries that run now are not committed for it.
+    """A topic was deleted and recreated; its offsets are not committed for queries that run now.
 
-    A run that starts later is. `offsets` were not committed yet, and belong to the old topic. `was`
-    and `now` are the old and the new topic id (KIP-516).
+    For a run that starts later, its offsets are committed. `offsets` were not committed yet, and
+    belong to the old topic. `was` and `now` are the old and the new topic id (KIP-516).
     """
 
     cluster: str
@@ -184,6 +184,7 @@ class ViolationKind(Enum):
     BACKWARD = "moved back"
     VANISHED = "no longer read"
     LOST = "deleted by Kafka before they were read"
+    NEVER_READ = "never read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,8 @@ class Violation:
     """A break between two consecutive batches in one partition: the offsets `start` to `until`.
 
     For BACKWARD, the batch went from `start` back to `until`. For VANISHED, both `start` and
-    `until` are the partition's last offset.
+    `until` are the partition's last offset. For NEVER_READ, `start` is the group's offset, and
+    `until` the offset at which the query's checkpoint began to read.
     """
 
     kind: ViolationKind
@@ -202,10 +204,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardViolation(Event):
-    """A batch does not continue where the previous batch ended.
+    """A batch does not continue where the previous batch ended, or where the group stands.
 
     `source` is the index in the progress event's `sources`. `withheld` is set if the offsets of
-    this source are no longer committed, until a restart with `guard="warn"`.
+    this source are no longer committed, until a restart with `guard="warn"`. If a query began to
+    read beyond the group's offsets, this concerns only the partitions in `violations`.
     """
 
     query: str

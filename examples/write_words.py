@@ -24,7 +24,7 @@ def main(servers: str, topic: str) -> None:
     producer.flush(30)
     if len(written) < 40:
         sys.exit(f"{40 - len(written)} of 40 lines could not be written")
-    print(f"40 lines are in {topic}")
+    print(f"wrote 40 lines to {topic}")
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ class Positions:
         return tuple(ledger for store in self.stores for ledger in store.ledgers)
 
     def with_rows(self, unclaimed: Unclaimed) -> Positions:
-        """Return a copy that knows the rows that no ledger has, by store and sink."""
+        """Return a copy with `unclaimed`, the rows that no ledger has, by store and sink."""
         stores = (
             replace(
                 store,

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 from eo_listener.bridge.messages import Answer, ask
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets
 from eo_listener.spark import shim
 
 
@@ -115,6 +116,11 @@ class BridgeQueries:
         Raises JvmError.
         """
         return shim.position(self._jvm.ask("position", run_id=run_id, timeout=_QUERY_TIMEOUT))
+
+    def beginnings(self, query_id: str, run_id: str) -> Mapping[int, Offsets]:  # noqa: ARG002  # the protocol's
+        """Return the offsets at which a run's query began to read, by source. Raises JvmError."""
+        text = self._jvm.ask("beginnings", run_id=run_id, timeout=_QUERY_TIMEOUT)
+        return shim.beginnings(text)
 
     def has_ended(self, query_id: str, run_id: str) -> bool:  # noqa: ARG002  # the protocol's
         """Return True if the run has ended, even if no event has reported it. Raises JvmError."""

@@ -88,7 +88,7 @@ def _explain_dash(error: Any) -> None:
 app = typer.Typer(
     cls=_Commands,
     name="eo-listener",
-    help="Knowing, and proving, where Spark stands in Kafka.",
+    help="Show and prove how far Spark's queries have read in Kafka.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich's tables cut the names of options on a narrow terminal
@@ -114,7 +114,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Knowing, and proving, where Spark stands in Kafka."""
+    """Show and prove how far Spark's queries have read in Kafka."""
 
 
 app.command(name="status", epilog=status.EXAMPLE)(status.status)

@@ -106,7 +106,10 @@ class AuditOptions:
     schema: Annotated[str | None, typer.Option(help="The schema of PostgreSQL's ledgers.")] = None
     spark_conf: SparkConf = None
     query: Annotated[
-        str | None, typer.Option(help="The query's name in the ledger: its queryName or name=.")
+        str | None,
+        typer.Option(
+            help="The query's name in the ledger: its queryName, or name= of exactly_once."
+        ),
     ] = None
     sink: Annotated[
         str | None, typer.Option(help="Compare only this sink of the ledger, by its name.")
@@ -163,11 +166,13 @@ def audit(
     properties: KafkaProperties = None,
     as_json: Json = False,
 ) -> None:
-    """Show where a query stands, whether records are lost or doubled, and which commands to run.
+    """Show where a query stands, and what is lost or doubled.
 
-    Compares the source's log, the checkpoint, consumer groups and the sinks' ledgers; any of them
-    may be left out. Changes nothing; the query may run meanwhile. Exit status: 1 if there is
-    something to act on, 3 if something could not be read.
+    Compares those of these places that the options name, at least one: the source's log, the
+    checkpoint, consumer groups and the sinks' ledgers. Only --rows finds rows that are missing from
+    a table, or in it twice, although its ledger is right. Also shows the commands that repair what
+    was found. Changes nothing; the query may run meanwhile. Exit status: 1 if there is something to
+    act on, 3 if something could not be read.
     """
     if not (places.checkpoint or places.groups or places.ledgers or places.topics):
         raise SettingsError(
@@ -455,6 +460,8 @@ def show(positions: Positions, result: AuditOutcome) -> None:
     rows = list(side_by_side(positions))
     if rows:
         out.print(_table(positions, rows, result))
+        if any(_in_doubt(row) is not None for row, _ in shown_rows(rows, result)):
+            out.print(Text("(in parentheses: the end of the batch that is planned, not committed)"))
         remaining = len(rows) - ROWS
         if remaining > 0:
             out.print(Text(f"and {remaining} more partitions; --json has them all"))
@@ -510,12 +517,17 @@ def cells(positions: Positions, row: PartitionPositions) -> Iterator[str]:
     if positions.source is not None:
         yield "-" if row.log is None else _log(row.log)
     if positions.checkpoint is not None:
-        planned = row.planned if row.planned != row.committed else None
+        planned = _in_doubt(row)
         yield cell(row.committed) + ("" if planned is None else f" ({planned})")
     for offset in row.groups.values():
         yield cell(offset)
     for _, head in row.ledgers:
         yield cell(head and head.range.until)
+
+
+def _in_doubt(row: PartitionPositions) -> int | None:
+    """Return the end of the batch in doubt, or None if no such batch reads the partition."""
+    return row.planned if row.planned != row.committed else None
 
 
 def _log(log: LogFacts) -> str:

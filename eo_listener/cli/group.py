@@ -259,14 +259,13 @@ def _document(
 
 
 app = typer.Typer(
-    help="Change the offsets of a consumer group, or write them to a file. A dry run without "
-    "--execute.",
+    help="Change a consumer group's offsets, or write them to a file. A dry run without --execute.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _TIMEOUT: Final = 60.0
-Group = Annotated[str, typer.Argument(help="The consumer group to change.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group to change.")]
 Missing = Annotated[
     str,
     typer.Option(
@@ -296,9 +295,9 @@ def seed(
     missing: Missing = "earliest",
     change: ChangeOptions,
 ) -> None:
-    """Give a group the offsets that it lacks, and move it forward if it is behind.
+    """Give a group the offsets that it lacks, or move it forward.
 
-    Never moves the group back; `group rewind` does. Refuses while the group has members, or if its
+    Never moves the group back (`group rewind` does). Refuses while the group has members, or if its
     offsets change within --watch seconds.
     """
     named = NamedOrigin(group=group, command="group seed", options=origin)
@@ -335,7 +334,10 @@ def rewind(
 def import_(
     *,
     group: Group,
-    file: Annotated[Path, typer.Argument(help="A file from `group export`, or from Kafka's tool.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A file from `group export`, or from Kafka's tool."),
+    ],
     servers: BootstrapServers,
     properties: KafkaProperties = None,
     by_time: Annotated[
@@ -350,7 +352,7 @@ def import_(
     missing: Missing = LEAVE,
     change: ChangeOptions,
 ) -> None:
-    """Give a group the offsets in a file; never move the group back.
+    """Give a group the offsets in a file; never move it back.
 
     Use --by-time for a copy of the topic that keeps the order and the times of the records, as
     MirrorMaker's copies do. Consumers then read some records again, and skip no record.
@@ -364,7 +366,7 @@ def import_(
     epilog="Example: eo-listener group export flights-to-pg -b localhost:9092 -o offsets.csv"
 )
 def export(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Consumer groups.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Consumer groups.")],
     servers: BootstrapServers,
     properties: KafkaProperties = None,
     topics: Topics = None,
@@ -380,9 +382,10 @@ def export(
         typer.Option("--times", help="Also write the times of the records: for another cluster."),
     ] = False,
 ) -> None:
-    """Write the offsets of groups to a file, for `group import` or Kafka's own tool.
+    """Write the offsets of groups to a file.
 
-    Kafka's tool: kafka-consumer-groups --reset-offsets --from-file FILE --group GROUP --execute
+    The file is for `group import`, or for Kafka's own tool: kafka-consumer-groups --reset-offsets
+    --from-file FILE --group GROUP --execute
 
     Kafka leaves out topics for which this client lacks the right Describe. If you name topics with
     --topic, the command exports each topic, or reports that it is missing.

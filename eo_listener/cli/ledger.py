@@ -192,9 +192,10 @@ def accept(
     ],
     options: GapOptions,
 ) -> None:
-    """Accept one gap: the sink will never have the offsets from the first number up to the second.
+    """Accept one gap: offsets that the sink will never have.
 
-    The next batch may then begin at the second offset. The history keeps the gap forever. The sink
+    The gap begins at the first offset of --gap, and ends before the second one, at which the next
+    batch may then begin. The history keeps the gap forever. The sink
     still refuses every other gap, unlike with `on_gap="accept"`. With -b, the command compares the
     gap with the log: it refuses a gap beyond the log's end, and shows which of the offsets Kafka
     still has.
@@ -445,9 +446,12 @@ def show(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the applied offset of each partition, its batch, and accepted gaps.
+    """Show how far a sink has applied its query's batches.
 
-    Exit status: 1 if no ledger has that name, 3 if this client lacks the right to read the ledger.
+    For each partition: the next offset, and the batch that moved it there. With --history also the
+    newest batches and every accepted gap; `rows` are those of the whole batch, or of this partition
+    with atomicity="partition". Exit status: 1 if no ledger has that name, 3 if this client lacks
+    the right to read the ledger.
     """
     settings, parsed = spark_settings(options.spark_conf or ()), LedgerAddress.parse(address)
     client = client_properties(parsed, options.servers, options.properties)
@@ -540,7 +544,8 @@ def _table_of_history(history: Sequence[AppliedBatch]) -> Table:
         }
         for entry in history
     ]
-    return table_of(rows, ("batch", "rows"), title="history")
+    title = 'history; rows: of the whole batch, unless atomicity="partition"'
+    return table_of(rows, ("batch", "rows"), title=title)
 
 
 def _time(text: str) -> str:
@@ -563,24 +568,12 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
                 "begun": ledger.unfinished_batch,
                 "taken_back": ledger.rollback and ledger.rollback._asdict(),
                 "heads": [
-                    {
-                        **tp._asdict(),
-                        "start_offset": head.range.start,
-                        "next_offset": head.range.until,
-                        "topic_id": head.topic_id,
-                        "query_id": head.query_id,
-                        "run_id": head.run_id,
-                        "batch_id": head.batch_id,
-                        "moved_at": ledger.moved_at.get(tp),
-                    }
+                    {**_head(tp, head), "moved_at": ledger.moved_at.get(tp)}
                     for tp, head in sorted(ledger.heads.items())
                 ],
                 "history": [
                     {
-                        **entry.partition._asdict(),
-                        "start_offset": entry.head.range.start,
-                        "next_offset": entry.head.range.until,
-                        "batch_id": entry.head.batch_id,
+                        **_head(entry.partition, entry.head),
                         "rows": entry.rows,
                         "verdict": entry.verdict,
                         "gap": None if entry.gap is None else list(entry.gap),
@@ -591,4 +584,16 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
             }
             for key, (ledger, history) in ledgers.items()
         ],
+    }
+
+
+def _head(tp: TopicPartition, head: Head) -> dict[str, object]:
+    return {
+        **tp._asdict(),
+        "start_offset": head.range.start,
+        "next_offset": head.range.until,
+        "topic_id": head.topic_id,
+        "query_id": head.query_id,
+        "run_id": head.run_id,
+        "batch_id": head.batch_id,
     }

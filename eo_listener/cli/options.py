@@ -45,7 +45,7 @@ KafkaProperties = Annotated[
 GroupNames = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="GROUP...", help="Consumer groups; * and ? select all groups with matching names."
+        metavar="GROUP", help="Consumer groups; * and ? select all groups with matching names."
     ),
 ]
 EveryGroup = Annotated[bool, typer.Option("--all", help="All groups of the cluster.")]

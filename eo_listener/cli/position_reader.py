@@ -38,8 +38,7 @@ from eo_listener.errors import (
 )
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.range_reader import oldest_records
-from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.kafka.range_reader import RecordReader, oldest_records
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.protocols import LedgerReader

@@ -20,8 +20,8 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option(
         "--spark-conf",
-        help="For a ledger in an Iceberg or a Delta table: a Spark setting, key=value, such as "
-        "a setting of its catalog; repeatable. Settings in spark-defaults.conf apply too.",
+        help="For a ledger or a sink in an Iceberg or a Delta table: a Spark setting, key=value, "
+        "such as a setting of its catalog; repeatable. Settings in spark-defaults.conf apply too.",
     ),
 ]
 

@@ -26,7 +26,7 @@ from eo_listener.cli.options import (
     require_names,
 )
 from eo_listener.cli.status_screen import screen
-from eo_listener.errors import ExitCode, KafkaError, SettingsError
+from eo_listener.errors import ExitCode, KafkaError
 from eo_listener.model.argument_checks import require_seconds
 
 EXAMPLE = "Example: eo-listener status flights-to-pg -b localhost:9092 --watch 5"
@@ -48,17 +48,16 @@ def status(
         bool, typer.Option("--json", help="Print one JSON document for each reading.")
     ] = False,
 ) -> None:
-    """Show committed offsets, log ends and lag, of one group by partition, or one line per group.
+    """Show committed offsets, log ends and lag of groups.
 
-    A lag of `-` is unknown: the topic is gone, or no offset is committed yet. `stable` is the start
-    of the first open transaction, at which read_committed consumers wait. `age` is the age of the
-    oldest unread record. With --watch, the command also shows Burrow's verdicts (OK, WARN, STALL,
-    STOP, REWIND), the time until the lag is 0, and the time since the last commit.
+    One group is shown by partition, several groups with one line each. A lag of `-` is unknown: the
+    topic is gone, or no offset is committed yet. `stable` is the start of the first open
+    transaction, at which read_committed consumers wait. `age` is the age of the oldest unread
+    record. With --watch, the command also shows Burrow's verdicts (OK, WARN, STALL, STOP, REWIND),
+    the time until the lag is 0, and the time since the last commit.
     """
     names = groups or []
     require_groups(names, every=every)
-    if any(not name.strip() for name in names):
-        raise SettingsError("the group is an empty string", fix="Name the group to show")
     require_names("group", names)
     if watch is not None:
         watch = require_seconds("--watch", watch, least=0.2)

@@ -42,7 +42,7 @@ from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 app = typer.Typer(
-    help="List open transactions on topics, and end a transaction that blocks readers.",
+    help="List open transactions, and end one that blocks readers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -67,10 +67,11 @@ def list_(
     clients: Clients = None,
     as_json: Json = False,
 ) -> None:
-    """Show the open transactions that hold back read_committed consumers, with owners and times.
+    """Show the open transactions that hold back consumers.
 
-    For each transaction, also shows how it ends, and the command that ends it. Exit status 1 if a
-    transaction hangs or has exceeded its timeout, 3 if that is unknown for a transaction.
+    These are consumers with isolation.level=read_committed. For each transaction, shows its owner
+    and times, how it ends, and the command that ends it. Exit status 1 if a transaction hangs or
+    has exceeded its timeout, 3 if that is unknown for a transaction.
     """
     require_names("topic", topics or ())
     require_names("group", groups or ())
@@ -121,10 +122,11 @@ def abort_(
     execute: Execute = False,
     as_json: Json = False,
 ) -> None:
-    """End the open transaction of an id that `txn list` shows, and check that it has ended.
+    """End one open transaction, and check that it has ended.
 
-    The command fences the producer of the id. It refuses to do so while that producer is working.
-    Exit status 3 if the transaction has not ended everywhere, or if that is unknown.
+    `txn list` shows its transactional id. The command fences the producer of the id. It refuses to
+    do so while that producer is working. Exit status 3 if the transaction has not ended everywhere,
+    or if that is unknown.
     """
     watch = require_seconds("--watch", watch, least=0.0)
     require_names("transactional id", [transactional_id])

@@ -78,10 +78,10 @@ class Step:
     """The actions that follow from a reading.
 
     `withheld` are the commits that the guard withholds. If `recommit` is True, the committer
-    commits all offsets again, even those already committed. `released` is the id of the query
-    whose checkpoint is gone: its offsets no longer hold back other checkpoints with the same
-    groups. If another query has `replaced` it, its waiting offsets are not committed either.
-    `pause` is the time until the next reading, in seconds.
+    commits all offsets again, even those already committed. `released` is the id of the query whose
+    checkpoint is gone: its offsets no longer hold back other checkpoints with the same groups. If
+    another query has `replaced` that query, the waiting offsets of that query are not committed
+    either. `pause` is the time until the next reading, in seconds.
     """
 
     commits: tuple[GroupOffsets, ...] = ()

@@ -395,14 +395,11 @@ class QueryPlanReader:
 
     def _of_query(self) -> PlanReader:
         if self._live is None:
+            from eo_listener.spark.jvm.calls import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
             from eo_listener.spark.jvm.planned_batches import LivePlans  # noqa: PLC0415  # py4j is not in every client of Spark Connect
-            from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
             self._logs = SourceLogs(JvmShimClient())
-            self._live = LivePlans(
-                self._logs.snapshot,
-                lambda checkpoint, source: Checkpoint(checkpoint).initial(source),
-            )
+            self._live = LivePlans(self._logs.snapshot)
         return self._live
 
     def _of_files(self) -> PlanReader:

@@ -1,17 +1,19 @@
 """Reads facts that Kafka reports about a cluster and its groups; changes nothing.
 
 Only the AdminClient has the requests that describe groups. While a broker restarts, these requests
-can end the whole process (see `eo_listener.kafka`). So only commands ask for a group. A driver
-starts a child process that does (`preflight/child_process.py`).
+can end the whole process (see `eo_listener.kafka`). So only commands describe groups. A driver
+starts a child process that does so (`preflight/child_process.py`).
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -31,9 +33,12 @@ from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import answer_of, open_admin, seconds_until
 from eo_listener.kafka.logs import NO_OFFSETS, Logs, positions_of
 from eo_listener.kafka.producers import BatchProducer
+from eo_listener.model.check_finding import Findings, described, problem
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import TopicPartition
+from eo_listener.preflight.child_process import Answer, Request
 from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, GroupFacts, Member, TopicFacts
+from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 
 _REACH = 6.0  # a little more than a connection may take to open
 _REQUEST = 5.0
@@ -167,10 +172,10 @@ class ClusterDescriber:
         """Test whether the client may write with this transactional id, without fencing a producer.
 
         Returns Kafka's error, or None if the client may. The request has a longer time-out than any
-        broker allows, so the broker refuses the request before it fences a producer: it checks
-        first the right, then the time-out, and then the id
-        (KafkaApis, TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is
-        the greatest possible number, the request fences the producer after all.
+        broker allows, so the broker refuses the request before it fences a producer: it checks the
+        right first, then the time-out, and then the id (KafkaApis,
+        TransactionCoordinator.handleInitProducerId). If `transaction.max.timeout.ms` is the
+        greatest possible number, the request fences the producer after all.
         """
         producer = BatchProducer(
             self._properties, transactional_id, transaction_timeout=LONGEST_MS / 1000
@@ -268,6 +273,36 @@ class ClusterDescriber:
             if code not in COORDINATOR_MOVES or time.monotonic() + _PAUSE >= deadline:
                 raise KafkaError(f"a request to {self._servers} failed", code=code)
             time.sleep(_PAUSE)
+
+
+def answer(request: Request) -> Answer:
+    """Check a cluster in this process. Raises SettingsError for invalid properties."""
+    with closing(ClusterDescriber(request.properties)) as cluster:
+        try:
+            return Answer(findings=tuple(_findings(request, cluster)), reached=True)
+        except KafkaError as error:
+            fix = error.fix or "Check the permissions of this client"
+            about, advice = f"cluster {request.plan.servers}", f"{fix} (-b/--bootstrap-server, -X)"
+            unreachable = problem(about, described(error), advice)
+            return Answer(findings=(unreachable,), reached=False)
+
+
+def _findings(request: Request, cluster: ClusterDescriber) -> Findings:
+    plan = request.plan
+    yield from judge_cluster(cluster.cluster(), plan)
+    named = cluster.topics(request.topics)
+    for topic in named.values():
+        yield from judge_topic(topic, plan)
+    for name in request.groups:
+        group = cluster.group(name)
+        group_topics = frozenset(tp.topic for tp in group.held or ())
+        topics = {**named, **cluster.topics(group_topics.difference(named))}
+        yield from judge_group(group, topics, plan)
+
+
+def main() -> None:
+    """Read a request from standard input, and write the answer; runs in a child process."""
+    sys.stdout.write(answer(Request.parse(sys.stdin.read())).text())
 
 
 def _names(operations: Collection[Any] | None) -> frozenset[str] | None:

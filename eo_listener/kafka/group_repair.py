@@ -5,8 +5,8 @@
 - A query in `mode="simple"` or `"transactional"` is not a member. Only its commits reveal such a
   query. So the repair reads the group twice, a few seconds apart, and requires the same offsets and
   metadata. It does not notice a query that commits nothing in that time. But nothing is lost: the
-  query commits its own position again with its next batch, or within `recommit_interval`, and
-  reports the repair's commit as foreign.
+  query commits its own position again with its next batch, or within `recommit_interval`. It
+  reports the repair's commit as foreign if it reads the group before that.
 """
 
 from __future__ import annotations

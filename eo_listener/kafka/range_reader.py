@@ -1,4 +1,4 @@
-"""Reads records in ranges of logs, and their times, with a consumer that joins no group."""
+"""Reads records in ranges of logs, their times and offsets, with a consumer in no group."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
 from confluent_kafka.admin import AdminClient
 
+from eo_listener.audit.evidence import LogFacts
+from eo_listener.audit.intervals import Intervals, of_offsets, union
+from eo_listener.errors import KafkaError
 from eo_listener.kafka.client import (
     TIMED_OUT,
     ConnectionErrors,
@@ -53,8 +56,12 @@ class RangeReader:
         deadline: float,
         *,
         silence: float | None = None,
+        to_end: bool = False,
     ) -> Iterator[Any]:
         """Yield the records in `ranges`. Raises KafkaError, also if the deadline passes.
+
+        With `to_end`, a range may reach beyond the end of its log or, for a reader of committed
+        records, into an open transaction: the records before that are then all records.
 
         If `silence` is given, each message that arrives moves the deadline to `silence` seconds
         later. Messages of a partition that is already read to the end of its range do not count.
@@ -73,6 +80,8 @@ class RangeReader:
                 for message in self._poll():
                     is_progress = _place(message) in remaining
                     yield from self._record(message, remaining)
+                    if to_end and _is_end(message):
+                        remaining.pop(_place(message), None)
                     if silence is not None and is_progress:
                         deadline = time.monotonic() + silence
         finally:
@@ -112,6 +121,11 @@ class RangeReader:
         """
         if error.name() not in _OF_GROUPS:
             self._errors.record(error)
+
+
+def _is_end(message: Any) -> bool:
+    error = message.error()
+    return error is not None and error.name() == _END
 
 
 def _place(message: Any) -> TopicPartition:
@@ -312,3 +326,100 @@ class TargetLogs:
                 self._properties, "eo-listener-target", committed=False, errors=self._errors
             )
         return self._reader
+
+
+_NEAR: Final = 10_000  # two ranges with at most this many offsets between them are read as one
+
+
+class RecordReader:
+    """The `LogReader` that uses librdkafka. Two threads must not use it at once.
+
+    `timeout` limits each request, and each wait for the next record, in seconds. `transactional` is
+    True if any producer of the topics is transactional, None if that is unknown. Raises
+    SettingsError for properties that librdkafka does not accept.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        transactional: bool | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._properties = dict(properties)
+        self._transactional = transactional
+        self._timeout = timeout
+        self._logs = Logs(properties)
+        self._admin = open_admin(self._properties)
+        self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
+        self._readers: dict[bool, RangeReader] = {}
+
+    def facts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogFacts]:
+        """Return the logs' starts and ends, and whether they are compacted. Raises KafkaError."""
+        deadline = time.monotonic() + self._timeout
+        snapshot = self._logs.snapshot(NO_OFFSETS, partitions, deadline).whole()
+        compacted = {
+            topic: self._is_compacted(topic) for topic in sorted({t for t, _ in snapshot.ends})
+        }
+        deadline = time.monotonic() + self._timeout
+        stable = self._logs.stable_ends(tuple(snapshot.ends), deadline)
+        return {
+            tp: LogFacts(
+                start=snapshot.starts[tp],
+                stable=min(stable[tp], end),
+                end=end,
+                topic_id=snapshot.topic_ids.get(tp.topic),
+                compacted=compacted[tp.topic],
+                transactional=self._transactional,
+            )
+            for tp, end in snapshot.ends.items()
+            if tp in stable
+        }
+
+    def visible(
+        self, partition: TopicPartition, ranges: Intervals, *, committed: bool
+    ) -> Intervals:
+        """Return the offsets of records in `ranges`, and perhaps of records between the ranges."""
+        reader, timeout = self._reader(committed=committed), self._timeout
+        offsets: list[OffsetRange] = []
+        for part in _merge(ranges):
+            messages = reader.messages(
+                {partition: part}, time.monotonic() + timeout, silence=timeout, to_end=True
+            )
+            offsets.extend(of_offsets(message.offset() for message in messages))
+        return union(offsets)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._logs.close()
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def _is_compacted(self, topic: str) -> bool | None:
+        """Return True if compaction may delete records, None if the policy cannot be read."""
+        try:
+            return "compact" in cleanup_policy(self._admin, topic, self._timeout, self._errors)
+        except (KafkaError, KeyError):  # a missing right: the kind of the proof shows it
+            return None
+
+    def _reader(self, *, committed: bool) -> RangeReader:
+        if committed not in self._readers:
+            self._readers[committed] = RangeReader(
+                self._properties, "eo-listener-proof", committed=committed, errors=self._errors
+            )
+        return self._readers[committed]
+
+
+def _merge(ranges: Intervals) -> Iterator[OffsetRange]:
+    """Yield the ranges to read; join ranges that are close together."""
+    merged: OffsetRange | None = None
+    for part in ranges:
+        if merged is not None and part.start - merged.until <= _NEAR:
+            merged = OffsetRange(merged.start, part.until)
+            continue
+        if merged is not None:
+            yield merged
+        merged = part
+    if merged is not None:
+        yield merged

@@ -34,7 +34,7 @@ from eo_listener.listener.settings import (
 )
 from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.fault_points import fault_point
-from eo_listener.observers.metrics.address import LOOPBACK
+from eo_listener.observers.bounded_server import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.spark.jvm.driver import Driver
@@ -180,10 +180,12 @@ class OffsetCommitListener(StreamingQueryListener):
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all offsets that Spark has processed are committed; return True if they are.
 
-        Waits at most `timeout` seconds (default: `flush_timeout`). Returns False also if a group
-        lacks offsets because they were refused or withheld, a setting is wrong, the query cannot be
-        read, or a slower query of the same group holds it back; after the end of the query, until
-        its next run. Sources without a group do not count. Do not call this method from a listener.
+        Waits at most `timeout` seconds (default: `flush_timeout`). Also returns False if a group
+        lacks offsets for one of these reasons: they were refused or withheld, a setting is wrong,
+        the query cannot be read, or a slower query of the same group holds them back. If such a
+        query has ended, the method returns False until the query's next run, or until no query has
+        used the cluster for five minutes. Sources without a group do not count. Do not call this
+        method from a listener.
         """
         wait = self._flush_timeout if timeout is None else require_seconds("timeout", timeout)
         deadline = time.monotonic() + wait
@@ -258,7 +260,7 @@ class NoQueries:
             "groups here",
         )
 
-    mode = position = has_ended = options
+    mode = position = beginnings = has_ended = options
 
     def forget(self, run_id: str) -> None:
         """Do nothing, because this reader stores nothing about a run."""

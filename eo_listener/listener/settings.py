@@ -17,7 +17,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
-from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+from eo_listener.observers.bounded_server import LOOPBACK, require_address, require_port
 
 PREFIX: Final = "spark.eo."
 FLUSH_TIMEOUT: Final = 10.0

@@ -136,8 +136,8 @@ _FENCED = ErrorMeaning(
     "another driver or listener has taken over this group with the same identity, or this driver "
     "itself, through a source with other servers or credentials for the same cluster",
     "let only one of them commit to the group, or give this query a group of its own, and all "
-    "sources of a cluster the same settings; the next query that this driver starts takes the "
-    "group back",
+    "sources of a cluster the same settings; the next start of a query in this driver, or of "
+    "`follow`, takes the group back",
     lasting=True,
     fatal=True,
 )

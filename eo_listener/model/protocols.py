@@ -116,6 +116,13 @@ class QueryReader(Protocol):
         The position is never ahead of the commit log, in any mode.
         """
 
+    def beginnings(self, query_id: str, run_id: str) -> Mapping[int, Offsets]:
+        """Return the offsets at which the query's checkpoint began to read, by source index.
+
+        Call this after the first batch. The result leaves out sources for which the checkpoint does
+        not have these offsets.
+        """
+
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if the run or its SparkContext has ended, whatever Spark's events report."""
 

@@ -243,8 +243,18 @@ _VIOLATIONS = {
         "check the topic, or the pattern that the source subscribes to",
     ),
     events.ViolationKind.LOST: (
-        "retention deleted records before the query read them; failOnDataLoss=false allows that",
+        (
+            "retention deleted records before the query read them, and failOnDataLoss=false or a "
+            "new checkpoint lets Spark continue"
+        ),
         "raise the topic's retention or make the query faster; these records are not in the sink",
+    ),
+    events.ViolationKind.NEVER_READ: (
+        (
+            "the query has a new checkpoint that begins beyond the group's offsets "
+            "(startingOffsets is latest by default), or the group is not this query's"
+        ),
+        "read these offsets into the sink, if they are missing there",
     ),
 }
 
@@ -283,9 +293,9 @@ def _offsets_missing(event: events.GroupOffsetsMissing) -> str:
 def _topic_recreated(event: events.TopicRecreated) -> str:
     return (
         f"topic {event.topic} was deleted and recreated (its id was {event.was} and is now "
-        f"{event.now}). The queries that run now are not committed for it, and these offsets are "
-        f"not committed: {event.offsets}. Fix: start the query again with a new checkpoint: the "
-        "current one is for the old topic"
+        f"{event.now}). For queries that run now, nothing more is committed for it, and these "
+        f"offsets are not committed: {event.offsets}. Fix: start the query again with a new "
+        "checkpoint: the current one is for the old topic"
     )
 
 
@@ -298,7 +308,7 @@ def _partitions_shared(event: events.PartitionsShared) -> str:
 
 def _committer_fenced(event: events.CommitterFenced) -> str:
     return (
-        f"this driver stops committing ({event.code}), until a query that feeds the group starts. "
+        f"nothing more is committed for the queries that run now ({event.code}). "
         f"Cause: {event.cause}. Fix: {event.fix}"
     )
 
@@ -321,14 +331,18 @@ def _events_duplicated(event: events.ProgressEventsDuplicated) -> str:
 
 
 def _guard_violation(event: events.GuardViolation) -> str:
-    cause, fix = _VIOLATIONS[event.violations[0].kind]
+    kind, before, withheld = event.violations[0].kind, "batch before it ended", "this source is"
+    if any(each.kind is events.ViolationKind.NEVER_READ for each in event.violations):
+        kind, before = events.ViolationKind.NEVER_READ, "group stands"
+        withheld = "these partitions are"
+    cause, fix = _VIOLATIONS[kind]
     if event.withheld:
         fix += (
-            "; then restart with guard='warn' (follow: --guard warn) to accept it; until then this "
-            "source is not committed"
+            "; then restart with guard='warn' (follow: --guard warn) to accept it; until then "
+            f"{withheld} not committed"
         )
     return (
-        f"batch {event.batch_id} does not continue where the batch before it ended: "
+        f"batch {event.batch_id} does not continue where the {before}: "
         f"{few(map(_violation, event.violations))}. Cause: {cause}. Fix: {fix}"
     )
 

@@ -1,7 +1,7 @@
 """Checks a cluster in a child process, so that a crash of the child cannot end this process.
 
 librdkafka's requests for groups sometimes end a process, mostly while a broker restarts. The child
-runs `eo_listener.kafka.cluster_check`. The request, which contains secrets, goes only over the
+runs `eo_listener.kafka.cluster_describer`. The request, which contains secrets, goes only over the
 child's standard input.
 """
 
@@ -13,13 +13,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from eo_listener.client_config.cluster import principal
 from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.model.check_finding import CheckFinding
-from eo_listener.preflight.request import Request
+from eo_listener.preflight.facts import CheckPlan
 
 LONGEST = 90.0  # seconds; for an unreachable cluster the child needs about 8
 _POLITE = 10  # niceness, added to the parent's
@@ -27,15 +29,52 @@ TRIES = 3
 _PACKAGES: Final = Path(__file__).parents[2]
 
 # `python -m` looks for modules in the working directory first, and so does `-c` when it starts: a
-# `rich.py` there would be executed. PYTHONSAFEPATH exists only from Python 3.11 on, and -I would
+# `queue.py` there would be executed. PYTHONSAFEPATH exists only from Python 3.11 on, and -I would
 # also ignore PYTHONPATH and the user's own packages. The directory of this package comes last, in
 # case no path of a new interpreter has it.
 _PROGRAM: Final = """\
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
-from eo_listener.kafka.cluster_check import main
+from eo_listener.kafka.cluster_describer import main
 main()
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The request for a preflight: a cluster, and the groups and topics to check there."""
+
+    #: librdkafka's properties, which are secret.
+    properties: Mapping[str, str] = field(repr=False)
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mode: str = "simple"
+    recommit_interval: float = 3600.0
+    #: True if a committer of eo_listener already works on the groups.
+    running: bool = False
+
+    @property
+    def plan(self) -> CheckPlan:
+        """The plan of the commits: their mode and their client."""
+        return CheckPlan(
+            servers=self.properties.get("bootstrap.servers", ""),
+            mode=self.mode,
+            recommit_interval=self.recommit_interval,
+            protocol=self.properties.get("group.protocol", "classic"),
+            principal=principal(self.properties),
+            running=self.running,
+        )
+
+    def text(self) -> str:
+        """Return the request as JSON, including its secrets."""
+        return json.dumps(asdict(replace(self, properties=dict(self.properties))))
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """Read a request from its JSON."""
+        fields: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(fields[name]) for name in ("groups", "topics")}
+        return cls(**{**fields, **lists})
 
 
 class BrokenOffError(UnavailableError):
@@ -68,7 +107,7 @@ class Answer:
 
 
 def run(request: Request) -> Answer:
-    """Check in a child process; if that process crashes, try again, at most twice.
+    """Check a cluster in a child process; if that process crashes, try again, at most twice.
 
     Raises UnavailableError and FormatError.
     """

@@ -1,4 +1,4 @@
-"""Checks if a client can commit to the groups of a cluster. Reads and writes nothing."""
+"""Checks whether a client can commit to the groups of a cluster. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def judge_rights(
 ) -> Generator[CheckFinding, None, bool | None]:
     """Yield a finding unless the client is known to have the rights `needed` on a topic or group.
 
-    Returns True if the client has the rights, False if it lacks one, or if Kafka did not describe
-    the topic or group, and None if Kafka does not report the rights.
+    Returns True if the client has the rights; False if it lacks a right, or if Kafka did not
+    describe the topic or group; and None if Kafka does not report the rights.
     """
     resource = ["--topic" if isinstance(facts, TopicFacts) else "--group", facts.name]
     lacking = missing(needed, facts.operations or ())

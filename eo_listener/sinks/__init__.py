@@ -6,14 +6,14 @@ package: `sink` (the class that a user names), `connection`, `catalog` (the tabl
 folder: the ledger's statements, the target's checks, dead letters, upserts with Spark's MERGE, and
 the transfer of rows from Spark.
 
-Rows on the driver (`arrow_rows`, `fetch_plan`):
+Rows on the driver (`arrow_rows`):
 
 - Spark hands all rows of a task to the driver's JVM at once. So the sinks cut a batch into tasks by
   its planned rows, and by the size of the rows of the previous batch.
 - `toLocalIterator` runs only two tasks at a time, however large the cluster is. So with more than
   two cores one job computes all tasks, and the executors keep Arrow's messages until the driver
-  reads them, a few tasks at a time. `fetch_plan` decides how the driver fetches a batch, without a
-  call to Spark.
+  reads them, a few tasks at a time. `choose_fetch` decides how the driver fetches a batch, without
+  a call to Spark.
 - The sinks cut a batch by the rows' positions. They do not use Spark's round robin, which sorts
   rows by their content: if an executor is lost midway, recomputed rows would fall into tasks that
   the driver has already read. (Seen with a UDF that gives random ids: 6,665 of 60,000 rows were

@@ -21,25 +21,181 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
+from enum import Enum
 from typing import Any, Final
 
 import pyarrow as pa
 
-from eo_listener.errors import RetriableSinkError, SinkError
+from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks.arrow_schema import arrow_schema
-from eo_listener.sinks.fetch_plan import (
-    TASK_BYTES,
-    TASK_ROWS,
-    Fetch,
-    choose_fetch,
-    cut_count,
-    next_count,
-    planned_rows,
-)
 from eo_listener.spark.computed_rows import is_connect, rows_lost
+
+TASK_ROWS: Final = 25_000
+"""The most planned rows of a task, or of a batch that is fetched at once."""
+
+TASK_BYTES: Final = 32 << 20
+"""The approximate limit for the rows of a task, or of tasks fetched together, in bytes of Arrow."""
+
+_PAIR = 2  # tasks that Spark runs at a time for an iterator on the driver
+_GROWTH = 4
+
+
+class Fetch(Enum):
+    """The way in which Spark runs the tasks of a batch, and in which their rows reach the driver.
+
+    With AT_ONCE, one job runs all tasks, and all rows reach the driver together. With PAIRWISE,
+    each task is a job, and two jobs run at a time: the driver reads the rows of one while Spark
+    computes the next. With KEPT, one job runs all tasks, and their rows stay on the executors until
+    the driver reads them, a few tasks at a time. PINNED differs from KEPT in one point: Spark does
+    not compute lost rows again.
+    """
+
+    AT_ONCE = "at once"
+    PAIRWISE = "pairwise"
+    KEPT = "kept"
+    PINNED = "pinned"
+
+
+def choose_fetch(
+    *, at_once: bool, tasks: int, cores: int | None, may_change: bool, is_cut: bool
+) -> Fetch:
+    """Choose how the driver fetches a batch.
+
+    `cores` is the number of tasks that run at the same time, or None if it is unknown or may
+    change. `may_change` is True if a second computation may yield different rows, or move rows to
+    different tasks; `is_cut` is True if eo_listener has cut the frame, by a shuffle of its own.
+    """
+    if at_once:
+        return Fetch.AT_ONCE
+    if may_change:
+        return Fetch.PINNED
+    if tasks <= _PAIR or (cores is not None and cores <= _PAIR):
+        return Fetch.PAIRWISE
+    return Fetch.PINNED if is_cut else Fetch.KEPT
+
+
+def next_count(count: int, size: int, limit: int = 0) -> int:
+    """Return how many tasks the driver reads together next, after `count` tasks had `size` bytes.
+
+    `limit` is Spark's own limit in bytes, or 0 if there is none; half of it stays free for larger
+    tasks.
+    """
+    most = min(TASK_BYTES, limit // 2) if limit else TASK_BYTES
+    return max(1, min(_GROWTH * count, most * count // max(size, 1)))
+
+
+def cut_count(plan: PlannedBatch, partitions: int, task_rows: int) -> int | None:
+    """Return how many tasks to make of a frame with `partitions` partitions, or None for no cut.
+
+    A task may read a whole Kafka partition or, after a shuffle, a share of all partitions.
+    """
+    planned = planned_rows(plan)
+    longest = max(_lengths(plan), default=0)
+    if max(longest, planned / max(partitions, 1)) <= task_rows:
+        return None
+    return -(-planned // task_rows)
+
+
+def planned_rows(plan: PlannedBatch) -> int:
+    """Return how many Kafka offsets a batch has, including transaction markers and gaps.
+
+    The number of rows from other sources is unknown.
+    """
+    return sum(_lengths(plan))
+
+
+def _lengths(plan: PlannedBatch) -> Iterator[int]:
+    return (until - start for part in plan.sources.values() for start, until in part.values())
+
+
+_PLAIN: Final = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_TEXT: Final = re.compile(r"string( collate \w+)?|(char|varchar)\(\d+\)")
+
+
+def arrow_schema(spark: Mapping[str, Any], *, large: bool = False) -> pa.Schema:
+    """Return the Arrow schema for `spark`, which is `frame.schema.jsonValue()`.
+
+    `large` is the value of spark.sql.execution.arrow.useLargeVarTypes. Raises SettingsError, which
+    names the first column whose type no sink can take: a type that Arrow lacks, or a struct with
+    two fields of the same name.
+    """
+    return pa.schema(_fields(spark, "", large))
+
+
+def _fields(struct: Mapping[str, Any], prefix: str, large: bool) -> list[pa.Field]:
+    return [
+        pa.field(field["name"], _arrow(field["type"], prefix + field["name"], large))
+        for field in struct["fields"]
+    ]
+
+
+def _arrow(kind: Any, column: str, large: bool) -> pa.DataType:
+    match kind:
+        case {"type": "array", "elementType": element}:
+            return pa.list_(_arrow(element, column, large))
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return pa.map_(_arrow(key, column, large), _arrow(value, column, large))
+        case {"type": "struct", "fields": fields}:
+            _check_names([field["name"] for field in fields], column)
+            return pa.struct(_fields(kind, f"{column}.", large))
+        case "binary":
+            return pa.large_binary() if large else pa.binary()
+        case str() if kind in _PLAIN:
+            return _PLAIN[kind]
+        case str() if _TEXT.fullmatch(kind):
+            return pa.large_string() if large else pa.string()
+        case str() if decimal := _DECIMAL.fullmatch(kind):
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    name = kind["type"] if isinstance(kind, Mapping) else kind
+    raise SettingsError(
+        f"column {column!r} is of type {name}, which a SQL store cannot hold",
+        fix=f'Cast it to another type in the transform: df.withColumn("{column}", '
+        f'df["{column}"].cast("string"))',
+    )
+
+
+def check_structs(kind: Any, column: str) -> None:
+    """Raise SettingsError if a struct in `column`, at any depth, has two fields of the same name.
+
+    `kind` is the column's Spark type in JSON.
+    """
+    if not isinstance(kind, Mapping):
+        return
+    for part in ("elementType", "keyType", "valueType"):
+        check_structs(kind.get(part), column)
+    if kind.get("type") == "struct":
+        _check_names([field["name"] for field in kind["fields"]], column)
+        for field in kind["fields"]:
+            check_structs(field["type"], f"{column}.{field['name']}")
+
+
+def _check_names(names: list[str], column: str) -> None:
+    """Refuse a struct with two fields of the same name.
+
+    A JSON object would lose one of the values.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SettingsError(
+            f"column {column!r} is a struct with more than one field named {twice[0]!r}",
+            fix="Give each field a name of its own in the transform",
+        )
+
 
 LOST: Final = "Checkpoint block"
 """The words in Spark's error for a lost part of rows whose lineage was cut."""
@@ -202,7 +358,6 @@ def _kept(rdd: Any) -> Iterator[bytes]:
 
 
 _SAMPLE = 1000  # fewer rows do not show the size of a row
-_GROWTH = 4
 
 
 class TaskSize:

@@ -150,7 +150,7 @@ class Merge:
         """Return the column `name` of the rows; if it is a key, as Iceberg writes it.
 
         For Spark -0.0 and 0.0 are equal, but Iceberg skips the files that have the other zero. A
-        uuid is written in lower case; a text that is none becomes null.
+        uuid is written in lower case; a text that is not a UUID becomes null.
         """
         value = F.col(quoted(name))
         if name in self.uuids:

@@ -1,4 +1,4 @@
-"""Checks that several sinks share: of a table's ledgers, and of the rights on its files."""
+"""The checks that several sinks share: of a table's ledgers, and of the rights on its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from eo_listener.spark.checkpoint.location import shown
 
 
 def judge_absent(about: str, sink: str, *, create: bool, form: str = "") -> CheckFinding:
-    """Return the finding about a table that does not exist; `form` is how a sink creates it."""
+    """Return the finding about a table that does not exist.
+
+    `form` is the form in which the sink creates the table, such as ", in format 2".
+    """
     if create:
         return fine(about, f"it does not exist: the first batch creates it{form}")
     return problem(

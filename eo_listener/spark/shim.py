@@ -12,6 +12,8 @@ from eo_listener.model.offsets_json import read_offsets
 from eo_listener.model.protocols import LivePosition
 from eo_listener.model.shim_answers import read_answer
 from eo_listener.offsets import Offsets
+from eo_listener.spark.checkpoint.errors import Unreadable
+from eo_listener.spark.checkpoint.log_files import parse_initial_offsets
 
 
 def jar() -> Path:
@@ -73,6 +75,24 @@ def position_of(batch: int, texts: Mapping[int, str]) -> LivePosition:
             cause=f"its offsets have an unknown form ({type(error).__name__})",
         ) from error
     return LivePosition(batch_id=batch, committed=MappingProxyType(committed))
+
+
+def beginnings(text: str) -> Mapping[int, Offsets]:
+    """Read the answer of BeginningInspector. Raises JvmError."""
+    sources = read_answer(text)["sources"]
+    return beginnings_of({source["index"]: source["content"].encode() for source in sources})
+
+
+def beginnings_of(contents: Mapping[int, bytes]) -> Mapping[int, Offsets]:
+    """Return the offsets in each source's file `sources/<i>/0`. Raises JvmError."""
+    try:
+        offsets = {index: parse_initial_offsets(content) for index, content in contents.items()}
+    except Unreadable as error:
+        raise JvmError(
+            "cannot determine the offsets at which the query began to read",
+            cause=str(error.in_file("its file in sources/")),
+        ) from error
+    return {index: begins for index, begins in offsets.items() if begins is not None}
 
 
 def _offsets(text: str) -> Offsets:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets
 
 
 class MemoryQueries:
@@ -17,6 +18,7 @@ class MemoryQueries:
     def __init__(self, source_options: Mapping[int, Mapping[str, str]] | None) -> None:
         self.source_options = source_options
         self.positions: dict[str, LivePosition] = {}
+        self.starts: dict[str, Mapping[int, Offsets]] = {}
         self.modes: dict[str, QueryMode] = {}
         self.ended_runs: set[str] = set()
         self.forgotten_runs: list[str] = []
@@ -38,6 +40,10 @@ class MemoryQueries:
         if self.source_options is None:
             raise JvmError(f"cannot read the state of query {query_id}")
         return self.positions.get(run_id)
+
+    def beginnings(self, query_id: str, run_id: str) -> Mapping[int, Offsets]:  # noqa: ARG002  # the protocol's
+        """Return the offsets that `starts` has for the run."""
+        return self.starts.get(run_id, {})
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if `ended_runs` contains the run."""

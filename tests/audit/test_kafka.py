@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.audit import AppliedRange, AuditFinding, AuditFindingKind, Gravity, prove
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.kafka.range_reader import RecordReader
 from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.broker import Broker
 from tests.conftest import kafka_version

@@ -22,7 +22,7 @@ def start(spark: SparkSession, wanted: dict[str, Any]) -> StreamingQuery:
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", wanted["servers"])
         .option("subscribe", wanted["topic"])
-        .option("startingOffsets", "earliest")
+        .option("startingOffsets", wanted.get("starting", "earliest"))
         .option("maxOffsetsPerTrigger", wanted.get("batch", 1000))
         .option("kafka.consumer.commit.groupid", wanted["group"])
         .load()

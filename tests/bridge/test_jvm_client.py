@@ -15,6 +15,7 @@ from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmCl
 from eo_listener.bridge.messages import Answer
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
+from eo_listener.offsets import Offsets, TopicPartition
 
 
 class Answering(io.BytesIO):
@@ -106,6 +107,9 @@ def test_what_the_shim_says_is_read() -> None:
         ),
         "mode": "REAL_TIME",
         "position": '{"v":1,"restored":false,"batch":-1,"sources":[]}',
+        "beginnings": json.dumps(
+            {"v": 1, "sources": [{"index": 1, "content": '\0v1\n{"t":{"0":5}}'}]}
+        ),
         "ended": "false",
     }
 
@@ -117,6 +121,7 @@ def test_what_the_shim_says_is_read() -> None:
     assert queries.options("q", "r") == {1: {"subscribe": "t"}}
     assert queries.mode("q", "r") is QueryMode.REAL_TIME
     assert queries.position("q", "r") is None
+    assert queries.beginnings("q", "r") == {1: Offsets({TopicPartition("t", 0): 5})}
     assert not queries.has_ended("q", "r")
     answers["ended"] = "true"
     assert queries.has_ended("q", "r")

@@ -41,15 +41,22 @@ class Jobs:
         """Start a query; return its group, whose coordinator is there: else a refusal is logged."""
         group = unique("g")
         until(lambda: is_served(self.broker, group), 60, f"{group} has no coordinator")
+        self.restart(topic, group, session=session)
+        return group
+
+    def restart(
+        self, topic: str, group: str, *, session: str = "first", starting: str = "earliest"
+    ) -> None:
+        """Start a query with a new checkpoint."""
         self.driver.tell(
             "start",
             servers=self.broker.bootstrap_servers,
             topic=topic,
             group=group,
-            checkpoint=str(self.folder / group),
+            checkpoint=str(self.folder / unique(group)),
             session=session,
+            starting=starting,
         )
-        return group
 
     def drain(self, topic: str, group: str, records: int = 100) -> None:
         """Have more records processed."""
@@ -119,6 +126,28 @@ def test_a_job_that_knows_nothing_of_it(jobs: Jobs) -> None:
         assert {one.name for one in written if one is not None} == {group}
         jobs.driver.tell("stop", group=group)
     assert said(jobs.driver.log) == []  # on WARN, what is well says nothing
+
+
+def test_a_new_checkpoint_at_the_end_of_the_log(jobs: Jobs) -> None:
+    """The bridge asks the query for its beginning; the group does not pass the unread records."""
+    topic = jobs.topics.create(partitions=1)
+    group = jobs.start(topic)
+    jobs.drain(topic, group)
+    jobs.await_held(group, 100)
+    jobs.driver.tell("stop", group=group)
+    jobs.topics.fill(topic, 20)
+    jobs.restart(topic, group, starting="latest")
+    jobs.driver.tell("drain", group=group)
+
+    def withheld() -> bool:
+        (position,) = positions(jobs.broker.bootstrap_servers, group).values()
+        metadata = CommitMetadata.parse(position.metadata)
+        return metadata is not None and metadata.withheld
+
+    until(withheld)
+    jobs.drain(topic, group, 30)
+    jobs.driver.tell("stop", group=group)
+    assert jobs.held(group) == 100
 
 
 @pytest.mark.parametrize(

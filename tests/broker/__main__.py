@@ -24,7 +24,8 @@ def main() -> None:
     for each in _SIGNALS:
         signal.signal(each, _interrupt)
     with contextlib.suppress(KeyboardInterrupt), Broker(port=port, properties=properties) as broker:
-        sys.stdout.write(f"Kafka {broker.release.version}: {broker.bootstrap_servers}\n")
+        version, jars = broker.release.version, broker.release.jars[0].parent
+        sys.stdout.write(f"Kafka {version}: {broker.bootstrap_servers}, jars in {jars}\n")
         sys.stdout.flush()
         while broker.pids:
             time.sleep(0.5)

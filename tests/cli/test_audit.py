@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from eo_listener.kafka.record_reader import RecordReader
+from eo_listener.kafka.range_reader import RecordReader
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.ledger import BatchVerdict, Head
 from eo_listener.offsets import OffsetRange, TopicPartition

@@ -26,7 +26,7 @@ from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import entry_of
 from tests.cli.checkpoint_files import QUERY_ID, CheckpointFiles
-from tests.cli.commands import run_here
+from tests.cli.commands import invoke, run_here
 from tests.cli.sqlite_ledger import Store
 
 TP = TopicPartition("flights", 0)
@@ -78,6 +78,9 @@ def test_a_checkpoint_and_a_store_that_agree(
     code, document = audit(*where)
     assert (code, document["partitions"][0]["planned"]) == (0, 30)
     assert "batch in doubt" in {one["kind"] for one in document["findings"]}
+    printed = invoke("audit", *where).stdout
+    assert " 20 (30) " in printed
+    assert "in parentheses" in printed
 
 
 def older_copy(files: CheckpointFiles, store: Store) -> None:

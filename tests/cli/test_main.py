@@ -118,6 +118,16 @@ def test_help_on_a_narrow_terminal_cuts_nothing(command: str) -> None:
     assert "…" not in narrow + wide
 
 
+@pytest.mark.parametrize("group", ["", "checkpoint", "group", "ledger", "txn"])
+def test_the_list_of_commands_is_not_cut(group: str) -> None:
+    """On a terminal of 80 columns each command has one whole sentence."""
+    shown = CliRunner().invoke(app, [*group.split(), "--help"], terminal_width=80).stdout
+    _, _, listed = shown.partition("\nCommands:\n")
+    lines = listed.partition("\n\n")[0].splitlines()
+    assert lines
+    assert not [line for line in lines if line.endswith("...") or not line.endswith(".")]
+
+
 FOREIGN = """
 import json, sys
 before = set(sys.modules)

@@ -24,7 +24,7 @@ from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from tests import hanging
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.groups import commit_all, positions

@@ -18,7 +18,7 @@ from eo_listener.client_config.sasl import LoginModule
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Committed, Event
 from eo_listener.kafka.group_stores import open_cluster
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from tests.broker import parse_rows
 from tests.client_config.test_jaas import PLAIN, READ, REFUSED
 from tests.groups import positions

@@ -22,7 +22,8 @@ from tests.sinks.sqlite import database as sqlite
 from tests.topics import Topics
 
 TABLE = "delays"
-_TABLES = (TABLE, "eo_ledger", "eo_ledger_history")
+_LEDGER = ("eo_ledger", "eo_ledger_history")
+_TABLES = (TABLE, *_LEDGER)
 Rows = Counter[tuple[int, int]]
 """How often each offset of a partition of the source is there."""
 
@@ -66,6 +67,10 @@ class SqlStore(Store):
     def restore_rows(self) -> None:
         """Put back the copy of the rows, and leave the ledger."""
 
+    @abstractmethod
+    def restore_ledger(self) -> None:
+        """Put back the copy of the ledger, and leave the rows."""
+
     def rows(self) -> Rows:
         return Counter(self.ask(f'SELECT partition, "offset" FROM {TABLE}'))  # of no user
 
@@ -104,8 +109,17 @@ class SqliteStore(SqlStore):
         shutil.copyfile(self._copy, self.path)
 
     def restore_rows(self) -> None:
-        put_back = f"INSERT INTO {TABLE} SELECT * FROM copy.{TABLE}"  # of no user
-        self.change(f"ATTACH '{self._copy}' AS copy", f"DELETE FROM {TABLE}", put_back)
+        self._put_back(TABLE)
+
+    def restore_ledger(self) -> None:
+        self._put_back(*_LEDGER)
+
+    def _put_back(self, *tables: str) -> None:
+        self.change(
+            f"ATTACH '{self._copy}' AS copy",
+            *(f"DELETE FROM {table}" for table in tables),  # of no user
+            *(f"INSERT INTO {table} SELECT * FROM copy.{table}" for table in tables),  # of no user
+        )
 
 
 class PostgresStore(SqlStore):
@@ -130,6 +144,9 @@ class PostgresStore(SqlStore):
 
     def restore_rows(self) -> None:
         self._put_back(TABLE)
+
+    def restore_ledger(self) -> None:
+        self._put_back(*_LEDGER)
 
     def _put_back(self, *tables: str) -> None:
         for table in tables:

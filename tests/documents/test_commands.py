@@ -127,7 +127,7 @@ def test_commands_of_ours_can_be_typed() -> None:
 
 def test_the_demo_can_be_started_as_documents_say() -> None:
     """In lines and in sentences."""
-    started = "python -m examples.demo"
+    started = ".venv/bin/python -m examples.demo"
     found = [line for text in TEXTS.values() for line in (*typed(text, started), *spans(text))]
     lines = [line for line in found if line.startswith(started)]
     assert lines
@@ -171,6 +171,19 @@ def test_targets_of_make_exist() -> None:
         for arguments in (word[5:] for word in words if word.startswith("ARGS=")):
             if "demo" in named:
                 parse_demo(shlex.split(arguments))
+
+
+def test_what_is_installed_with_pip_has_a_tested_spark() -> None:
+    """A newer pyspark may come before its Kafka connector: the version is one of test-matrix."""
+    tested = re.search(r"^SPARKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert tested is not None
+    row = f"tested on {', '.join(tested[1].split())}"
+    pages = [(ROOT / page).read_text() for page in ("README.md", "docs/start/first_steps.md")]
+    assert row in pages[0]
+    lines = re.findall(r"pip install .*\[spark.*", "\n".join(pages))
+    pinned = [re.search(r" pyspark==(\S+?)(?:`|$|\s)", line) for line in lines]
+    assert len(lines) > 2
+    assert all(pin is not None and pin[1] in tested[1].split() for pin in pinned), lines
 
 
 def unknown_arguments(tree: ast.AST) -> list[str]:

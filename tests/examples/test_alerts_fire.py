@@ -15,8 +15,7 @@ import yaml
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.serve.command import Poller
-from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
-from eo_listener.cli.serve.responses import respond
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.observers.metrics import counters

@@ -30,7 +30,7 @@ def test_commit_offsets(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     topic = Topics(servers).create("words")
     written = example("write_words.py", servers, topic, folder=tmp_path)
-    assert written.stdout == f"40 lines are in {topic}\n", written.stderr
+    assert written.stdout == f"wrote 40 lines to {topic}\n", written.stderr
     answer = example("commit_offsets.py", servers, topic, folder=tmp_path)
     assert answer.returncode == 0, answer.stderr[-3000:]
     printed = re.findall(r"^ +(\d+)  (\w+)$", answer.stdout, re.MULTILINE)  # Ivy prints there too

@@ -18,21 +18,17 @@ from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
+from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans
+from eo_listener.spark.jvm.calls import JvmShimClient
 from eo_listener.spark.jvm.planned_batches import LivePlans
-from eo_listener.spark.jvm.shim_client import JvmShimClient
 from tests.attack import surgery
 from tests.foreach_batch.conftest import Jobs
 from tests.spark.checkpoint.recorded import unpack
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-def initial(checkpoint: str, source: int) -> Offsets | None:
-    return Checkpoint(checkpoint).initial(source)
 
 
 class Recorder:
@@ -42,7 +38,7 @@ class Recorder:
         self.plans: list[PlannedBatch] = []
         self.files: list[PlannedBatch] = []
         self.logs = SourceLogs(JvmShimClient())
-        self._live = LivePlans(self.logs.snapshot, initial)
+        self._live = LivePlans(self.logs.snapshot)
         self._files = CheckpointPlans(str(checkpoint), "run")
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -201,7 +197,7 @@ def test_each_query_finds_itself(jobs: Jobs, topics: Topics) -> None:
             together.wait()
 
             def ask() -> None:
-                plans = LivePlans(SourceLogs(JvmShimClient()).snapshot, initial)
+                plans = LivePlans(SourceLogs(JvmShimClient()).snapshot)
                 found[name].append(plans.plan(frame, batch_id).run_id)
 
             thread = threading.Thread(target=ask)

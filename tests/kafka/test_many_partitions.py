@@ -17,7 +17,7 @@ from eo_listener.kafka.group_stores import open_groups
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.spark_session import spark

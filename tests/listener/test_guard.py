@@ -24,6 +24,8 @@ from tests.listener.queries import Queries
 from tests.topics import Topics, unique
 from tests.waiting import until
 
+KAFKA_V2 = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
@@ -127,6 +129,41 @@ def test_records_that_retention_took_first_are_seen(
     assert (violation.kind, violation.start, violation.until) == (ViolationKind.LOST, 20, 35)
     assert done is (guard != "withhold")
     assert queries.positions(group)[tp].offset == (20 if guard == "withhold" else 50)
+
+
+@pytest.mark.parametrize("v1", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_new_checkpoint_does_not_take_the_group_past_what_was_never_read(
+    recording: Recording, queries: Queries, topics: Topics, v1: bool
+) -> None:
+    """Spark's default is the log's end: reported, and the group stays until that is accepted."""
+    topic, group = topics.create(partitions=1), unique("g")
+    tp = TopicPartition(topic, 0)
+    topics.fill(topic, 18)
+    listener = recording.observed()
+    old = queries.read(subscribe=topic, eo__commit__group=group)
+    queries.drain(old, "flights", checkpoint="old")
+    assert listener.flush()
+    topics.fill(topic, 8)
+    new = queries.read(subscribe=topic, eo__commit__group=group, startingOffsets="latest")
+    setting = "spark.sql.streaming.disabledV2MicroBatchReaders"
+    queries.spark.conf.set(setting, KAFKA_V2 if v1 else "")
+    query = queries.start(new, "flights", checkpoint="new", drain=False)
+    query.processAllAvailable()
+    topics.fill(topic, 4)
+    query.processAllAvailable()
+    query.stop()
+    queries.spark.conf.unset(setting)
+    assert not listener.flush()
+    ((violation,),) = [event.violations for event in recording.of(GuardViolation)]
+    facts = (violation.kind, violation.partition, violation.start, violation.until)
+    assert facts == (ViolationKind.NEVER_READ, tp, 18, 26)
+    assert queries.positions(group)[tp].offset == 18
+    recording.end()
+
+    accepting = recording.add(OffsetCommitListener(guard="warn"))
+    queries.drain(new, "flights", checkpoint="new")
+    assert accepting.flush()
+    assert queries.positions(group)[tp].offset == 30
 
 
 def test_a_healthy_life_is_no_alarm(recording: Recording, queries: Queries, topics: Topics) -> None:

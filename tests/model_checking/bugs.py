@@ -267,5 +267,6 @@ BUGS = (
     bug("the guard withholds all the same", "warned", RunGuard, "_violated", _other_guard),
     bug("a late event takes a group back", "late allowed", QueryRun, "is_late", always(False)),
     bug("an end must be told", "mute", QueryTracker, "_has_ended", always(False)),
+    bug("no beginning is compared", "latest", PartitionState, "judge_beginning", always(())),
     bug("a new checkpoint stays ahead", "anew", GroupState, "offer", _all_rivals),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets
+from eo_listener.commit.groups.group_offsets import Beginnings, GroupKeys, GroupOffsets
 from eo_listener.commit.groups.group_state import CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.tracking.event_buffer import Ended, EventBuffer, Started
@@ -47,6 +47,10 @@ class OfferReceiver:
             lossy=commit.lossy,
             rivals=commit.rivals,
         )
+
+    def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
+        group = self.cluster_state.group(commit.group)
+        group.add_beginnings(commit.positions, beginnings, owner=commit.owner)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         self.cluster_state.group(commit.group).withhold(commit.positions)

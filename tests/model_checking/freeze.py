@@ -12,7 +12,9 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 
 FAR = 2_000.0
 # What can be hashed as it is, and holds no moment.
-_VALUES = frozenset({"Progress", "Batch", "Violation", "CommitMetadata", "Started", "LateEvent"})
+_VALUES = frozenset(
+    {"Progress", "Batch", "Beginning", "Violation", "CommitMetadata", "Started", "LateEvent"}
+)
 _How = Callable[[Any, float, str], object]
 # Settings and constants: the same in all states of one search.
 _CONSTANT = frozenset({"Policy", "Backoff", "GroupEvents", "GroupRouting", "NoJitter", "Scope"})

@@ -18,6 +18,7 @@ from eo_listener.events import (
     GuardViolation,
     InternalError,
     TopicRecreated,
+    ViolationKind,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Offsets, Position, TopicPartition
@@ -53,6 +54,8 @@ class Truth:
     """Everything the rules need, and no more."""
 
     reached: dict[str, Offsets] = field(default_factory=dict)  # by run: the furthest durable
+    began: dict[str, Offsets] = field(default_factory=dict)  # by run: its checkpoint
+    passed: set[tuple[str, TopicPartition]] = field(default_factory=set)  # by query: committed
     seen: dict[tuple[str, TopicPartition], Seen] = field(default_factory=dict)
     asked: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)  # by driver: offered
     first_ids: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -68,6 +71,9 @@ class Truth:
     taken_back: set[TopicPartition] = field(default_factory=set)  # by a zombie's late commit
 
     # What Spark does
+
+    def starts(self, run: str, began: Offsets) -> None:
+        self.began[run] = began
 
     def durable(self, run: str, offsets: Offsets) -> None:
         self.reached[run] = self.reached.get(run, Offsets()).merge(offsets)
@@ -94,7 +100,7 @@ class Truth:
         if isinstance(event, GuardViolation):
             batch = event.batch_id
             require(
-                batch in self.excused.get(event.run_id, ()),
+                unread(event) or batch in self.excused.get(event.run_id, ()),
                 f"{driver}: a false alarm on batch {batch} of {event.run_id}: {event.violations}",
             )
             self.owed.get(event.run_id, set()).discard(batch)
@@ -150,6 +156,11 @@ class Truth:
         if held is not None and position.offset < held.offset:
             self.taken_back.add(tp)
 
+    def committed(self, tp: TopicPartition, position: Position) -> None:
+        metadata = CommitMetadata.parse(position.metadata)
+        if metadata is not None:
+            self.passed.add((metadata.query_id, tp))
+
     def changed(self, by: str, tp: TopicPartition) -> None:
         """Somebody has changed what a group holds: what others saw of it is past."""
         for (driver, seen), what in self.seen.items():
@@ -190,6 +201,8 @@ class Truth:
         self._never_ahead(what, tp, position)
         ceiling = self.ceilings.get((driver, tp))
         require(ceiling is None or position.offset <= ceiling, f"{what}: withheld by the guard")
+        if held is not None and not (setting.policy.accept_marks or seen.raised):
+            self._never_over_unread(what, tp, position, held)
         if held is None or position.offset > held.offset:
             marked = held is not None and _marked(held) and not setting.policy.accept_marks
             require(not marked or seen.raised, f"{what}: over the guard's mark")
@@ -201,12 +214,31 @@ class Truth:
         else:
             require(seen.raised and not kafka.fencing, f"{what}: back")
 
+    def _never_over_unread(
+        self, text: str, tp: TopicPartition, position: Position, group: Position
+    ) -> None:
+        """A query passes what another has committed only from where its checkpoint began.
+
+        It may pass later commits of the other query, and mark what the group held before these.
+        """
+        own, writer = (CommitMetadata.parse(each.metadata) for each in (position, group))
+        if own is None or writer is None or own.withheld or own.query_id == writer.query_id:
+            return
+        began = self.began[own.run_id].get(tp, 0)
+        if (own.query_id, tp) not in self.passed:
+            require(group.offset >= min(began, position.offset), f"{text}: began at {began}")
+
     def _never_ahead(self, what: str, tp: TopicPartition, position: Position) -> None:
         metadata = CommitMetadata.parse(position.metadata)
         require(metadata is not None, f"{what}: who?")
         assert metadata is not None
         reached = self.reached.get(metadata.run_id, Offsets()).get(tp, 0)
         require(position.offset <= reached, f"{what}: ahead of the checkpoint at {reached}")
+
+
+def unread(event: GuardViolation) -> bool:
+    """Return True if an event is about records before the query's first batch."""
+    return event.violations[0].kind is ViolationKind.NEVER_READ
 
 
 def _marked(position: Position) -> bool:

@@ -42,6 +42,6 @@ def weight(step: Step) -> float:
         return 10.0 if step[2] in ("well", "gone") else 0.5
     if name == "plan" and len(step) > 3:
         return 0.02
-    if name in ("start", "again") and step[-1] in ("rewind", "fresh"):
+    if name in ("start", "again") and step[-1] in ("rewind", "fresh", "latest"):
         return 0.5
     return _WEIGHTS.get(name, 10.0)

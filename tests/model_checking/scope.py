@@ -23,12 +23,13 @@ class Scope:
     """The bounds of a search: how often each kind of trouble may come, by its name.
 
     The names: `crash`, `zombie`, `drop` (a lost event), `late` (the listener bus holds an event up,
-    and what follows it), `twice` (one that comes again), `mute` (an
-    end that is not told), `lost`, `unanswered`, `delayed`, `missing` and `partial` (answers to
-    commits), `snapshot` (a look that fails), `rewind` and `fresh` (the checkpoint at a restart),
-    `restart` (in the same driver), `return` (of a query to a driver that stood still), `glitch`,
-    and what administrators do: `delete`, `recreate`, `truncate`, `expire`, `members`, `reset`,
-    `forget` (records go that nobody has read); in a `pause` nobody does anything for a while.
+    and what follows it), `twice` (one that comes again), `mute` (an end that is not told), `lost`,
+    `unanswered`, `delayed`, `missing` and `partial` (answers to commits), `snapshot` (a look that
+    fails), `rewind`, `fresh` and `latest` (the checkpoint at a restart; the last begins at the end
+    of the log), `restart` (in the same driver), `return` (of a query to a driver that stood still),
+    `glitch`, and what administrators do: `delete`, `recreate`, `truncate`, `expire`, `members`,
+    `reset`, `forget` (records go that nobody has read); in a `pause` nobody does anything for a
+    while.
     """
 
     name: str

@@ -34,6 +34,8 @@ SMALL = {
         _Two("again", {"rewind": 1, "restart": 1}, ticks=0),
         _Two("allow", {"rewind": 1, "crash": 1}, on_rewind=_ALLOW),
         Scope("fresh", {"fresh": 1, "crash": 1}, batches=1, ticks=2),
+        _Two("latest", {"latest": 1, "crash": 1}, ticks=0),
+        _Two("latest and warned", {"latest": 1, "restart": 1}, ticks=0, guard=GuardMode.WARN),
         Scope("guard", {"glitch": 1, "drop": 1}, ticks=0),
         _Two("mark", {"glitch": 1, "crash": 1}, ticks=0),
         _Two("new", {"drop": 1}, steps=({P0: 2}, {P0: 2, P1: 2})),
@@ -56,6 +58,7 @@ SMALL = {
 LARGE = {
     scope.name: scope
     for scope in (
+        _Two("late beginnings", {"latest": 1, "crash": 1, "drop": 1, "late": 1}, behind=True),
         _Two("standstill", {"zombie": 1}, ticks=2, polite=True),
         Scope("crashes of three batches", {"crash": 2}, ticks=6),
         Scope("zombies of three batches", {"crash": 1, "zombie": 1}, ticks=5),

@@ -25,6 +25,7 @@ KINDS = (
     endless(Scope("zombies", {}), *_PROCESS, *_ANSWERS),
     endless(Scope("fenced", {}, fencing=True), *_PROCESS, *_ANSWERS),
     endless(Scope("rewinds", {}), "rewind", "fresh", *_PROCESS, *_ANSWERS),
+    endless(Scope("beginnings", {}), "latest", "restart", *_PROCESS, *_ANSWERS),
     endless(Scope("rewinds allowed", {}, on_rewind=_ALLOW), "rewind", "fresh", "crash", "restart"),
     endless(Scope("administrators", {}), "expire", "reset", "members", "crash", *_ANSWERS),
     endless(Scope("topics", {}), "recreate", "truncate", "delete", "crash", *_ANSWERS),

@@ -22,6 +22,7 @@ class Glitch(Enum):
     LOST = "lost"  # Kafka had deleted records before it was planned
 
 
+_NOWHERE = Offsets()
 PLANNED = (Glitch.GAP, Glitch.REPEAT, Glitch.BACKWARD, Glitch.VANISHED)
 
 
@@ -41,6 +42,7 @@ class Checkpoint:
 
     query: str
     life: int = 1  # a new checkpoint is a new query to Spark, of the same name
+    began: Offsets = field(default_factory=Offsets)  # `sources/0/0`; 0 for other partitions
     batches: list[Batch] = field(default_factory=list)
     done: int = 0
 
@@ -179,6 +181,9 @@ class Queries:
         number = max(-1, run.last - 1) if self.behind else run.last
         return LivePosition(batch_id=number, committed=committed)
 
+    def beginnings(self, query_id: str, run_id: str) -> Mapping[int, Offsets]:
+        return {0: self._restored(run_id).checkpoint.began}
+
     def has_ended(self, query_id: str, run_id: str) -> bool:
         return self._of(run_id).phase is Phase.OVER
 
@@ -198,10 +203,12 @@ class Queries:
         return run
 
 
-def following(last: Batch | None, step: Mapping[TopicPartition, int]) -> Batch:
-    """The batch that continues where the last one ended."""
+def following(
+    last: Batch | None, step: Mapping[TopicPartition, int], began: Offsets = _NOWHERE
+) -> Batch:
+    """The batch that continues where the last one ended, or begins where the checkpoint does."""
     start = last.end if last is not None else None
-    reached: Mapping[TopicPartition, int] = start or {}
+    reached: Mapping[TopicPartition, int] = began if start is None else start
     end = Offsets({tp: reached.get(tp, 0) + step.get(tp, 0) for tp in {*reached, *step}})
     return Batch(start=start, end=end)
 

@@ -16,12 +16,12 @@ from eo_listener.commit.tracking.group_names import GroupNames
 from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.events import Committed, GuardViolation
-from eo_listener.offsets import Position, TopicPartition
+from eo_listener.offsets import Offsets, Position, TopicPartition
 from tests.model_checking.broker import Cluster, Request
 from tests.model_checking.cloning import clone
 from tests.model_checking.driver import Driver
 from tests.model_checking.freeze import freeze
-from tests.model_checking.ledger import Broken, Truth, require
+from tests.model_checking.ledger import Broken, Truth, require, unread
 from tests.model_checking.scope import GROUP, Scope
 from tests.model_checking.spark import (
     Batch,
@@ -45,6 +45,7 @@ _OF_DRIVER = attrgetter(  # for the key of a state
 REQUEST = 8.0  # a request that is not answered takes so long
 _MAX_REQUESTS = 60  # requests at one instant: more is a driver that turns on the spot
 
+_CHECKPOINTS = ("rewind", "fresh", "latest")
 _ANSWERS = ("lost", "unanswered", "delayed", "missing", "partial")
 _ADMINISTRATORS = (
     "pause",
@@ -153,7 +154,7 @@ class World:
     def _restarts(self) -> Iterator[Step]:
         yield ("same",)
         if any(checkpoint.done for checkpoint in self.checkpoints.values()):
-            yield from ((kind,) for kind in ("rewind", "fresh") if self.left.get(kind))
+            yield from ((kind,) for kind in _CHECKPOINTS if self.left.get(kind))
 
     def of_listener(self, driver: Driver) -> list[Step]:
         """What the driver's tracker thread and worker have to do now."""
@@ -214,7 +215,7 @@ class World:
             for query in self.scope.queries:
                 if query not in driver.runs:
                     steps.append(("again", driver.name, query, "same"))
-                    kinds = [kind for kind in ("rewind", "fresh") if self.left.get(kind)]
+                    kinds = [kind for kind in _CHECKPOINTS if self.left.get(kind)]
                     steps += [("again", driver.name, query, kind) for kind in kinds]
                 else:
                     kinds = [kind for kind in ("restart", "mute") if self.left.get(kind)]
@@ -251,11 +252,24 @@ class World:
             if isinstance(event, GuardViolation):
                 withheld = self.scope.guard is GuardMode.WITHHOLD
                 require(event.withheld == withheld, f"{driver.name}: withheld={event.withheld}")
-                if not withheld:
+                if unread(event):
+                    self._compare_unread(driver, event)
+                if unread(event) or not withheld:
                     continue
                 before = self.truth.excused[event.run_id][event.batch_id]
                 ceiling = before.merge(driver.front.offered)
                 self.truth.withheld(driver.name, self._partitions(), ceiling)
+
+    def _compare_unread(self, driver: Driver, event: GuardViolation) -> None:
+        """A range of unread records lies between the group's offset and the query's beginning.
+
+        The driver commits nothing beyond the group's offset.
+        """
+        positions, began = self.kafka.held(GROUP), self.truth.began[event.run_id]
+        for tp, start, until in ((v.partition, v.start, v.until) for v in event.violations):
+            require(positions[tp].offset == start < until == began[tp], f"{tp} has not {event}")
+            if event.withheld:
+                self.truth.withheld(driver.name, (tp,), Offsets({tp: start}))
 
     def _confirmed(self, event: Committed) -> None:
         held = self.kafka.held(event.group)
@@ -288,6 +302,7 @@ class World:
         if run.current is not None:  # what was deleted since is lost to whoever reads it now
             run.replan(self._with_losses(owner, run.current))
         run.planned = self.now if self.scope.lossy else None
+        self.truth.starts(run.run, run.checkpoint.began)
         self.truth.durable(run.run, run.committed)
 
     def _do_plan(self, driver: str, query: str, glitch: str | None = None) -> None:
@@ -298,7 +313,7 @@ class World:
             return
         step = self.scope.steps[number % len(self.scope.steps)]
         last = batches[number - 1] if number else None
-        batch = following(last, step)
+        batch = following(last, step, run.checkpoint.began)
         if glitch is not None and last is not None:
             self._spend("glitch")
             how = next(one for one in self.scope.glitches if one.value == glitch)
@@ -471,6 +486,7 @@ class World:
     def _write(
         self, by: str, held: dict[TopicPartition, Position], tp: TopicPartition, position: Position
     ) -> None:
+        self.truth.committed(tp, position)
         if held.get(tp) != position:
             held[tp] = position
             self.truth.changed(by, tp)
@@ -529,6 +545,11 @@ class World:
             checkpoint.rewind(max(0, checkpoint.done - 1))
         elif how == "fresh":
             self.checkpoints[checkpoint.query] = Checkpoint(checkpoint.query, checkpoint.life + 1)
+        elif how == "latest":  # as "fresh", but it begins at the end of the log
+            tps, topics = self._partitions(), self.kafka.topics
+            began = Offsets({tp: topics[tp.topic].ends[tp.partition] for tp in tps})
+            life = checkpoint.life + 1
+            self.checkpoints[checkpoint.query] = Checkpoint(checkpoint.query, life, began)
         if how in self.left:
             self._spend(how)
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from eo_listener.errors import FormatError
 from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import kafka_checks
-from eo_listener.preflight.child_process import Answer
+from eo_listener.preflight.child_process import Answer, Request
 from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
 from eo_listener.preflight.kafka_checks import (
     judge_cluster,
     judge_group,
     judge_topic,
 )
-from eo_listener.preflight.request import Request
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
@@ -163,14 +159,10 @@ def test_a_topic_without_an_id_is_noted() -> None:
 
 
 def test_an_answer_is_read_as_it_was_written() -> None:
-    """By the same class; anything else is refused."""
+    """By the same class; test_start_check has the answers that cannot be read."""
     finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
     answer = Answer(findings=(finding,), reached=False)
     assert Answer.parse(answer.text()) == answer
-    unreadable: tuple[Any, ...] = ({}, {**finding.document(), "level": "bad"}, [])
-    for broken in unreadable:
-        with pytest.raises(FormatError):
-            Answer.parse(json.dumps({"reached": True, "findings": [broken]}))
 
 
 def test_a_request_travels_whole_and_shows_no_secret() -> None:

@@ -18,8 +18,7 @@ from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import child_process as child_module
 from eo_listener.preflight import start_check
-from eo_listener.preflight.child_process import TRIES, Answer, ask, run, start
-from eo_listener.preflight.request import Request
+from eo_listener.preflight.child_process import TRIES, Answer, Request, ask, run, start
 from eo_listener.preflight.start_check import StartCheck
 from tests.broker import Broker
 from tests.groups import commit
@@ -28,6 +27,7 @@ from tests.waiting import until
 
 SECRET = "hunter2-planted"  # noqa: S105  # planted, to be looked for
 SLEEP = "import time; time.sleep(60)"
+BAD = '{"reached": true, "findings": [{"level": "bad", "about": "", "what": "", "advice": ""}]}'
 NOWHERE = Request(properties={"bootstrap.servers": "127.0.0.1:1"})
 
 
@@ -93,7 +93,7 @@ def test_no_secret_is_on_a_command_line(broker: Broker) -> None:
     assert psutil.Process(child.pid).nice() == min(19, psutil.Process().nice() + 10)
     secret = {"bootstrap.servers": broker.bootstrap_servers, "ssl.key.password": SECRET}
     found = ask(child, Request(properties=secret), 60.0).findings
-    assert "eo_listener.kafka.cluster_check" in " ".join(arguments)
+    assert "eo_listener.kafka.cluster_describer" in " ".join(arguments)
     assert SECRET not in " ".join(arguments)
     assert any(one.about == f"cluster {broker.bootstrap_servers}" for one in found)
     assert SECRET not in str(found)
@@ -132,7 +132,17 @@ def test_a_child_that_breaks_down_has_a_successor(monkeypatch: pytest.MonkeyPatc
     assert not left
 
 
-@pytest.mark.parametrize("told", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"reached": true, "findings": [{}]}',
+        '{"reached": true, "findings": 1}',
+        BAD,
+    ],
+)
 def test_an_answer_that_is_none(told: str) -> None:
     """An answer of the child that cannot be read is an error."""
     with pytest.raises(FormatError):

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.model.planned_batch import PlannedBatch
-from eo_listener.sinks import arrow_rows, fetch_plan
+from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import TaskSize, stream
 from tests.sinks.programs import run_program
 from tests.sinks.test_fetch_plan import planned
@@ -114,7 +114,7 @@ def test_rows_that_changed_before_the_batch_are_computed_once(spark: SparkSessio
     """What the live query's plan says counts as what the frame's own plan does."""
     for deterministic in (True, False):
         plan = replace(planned(50, 50), deterministic=deterministic)
-        with patch.object(arrow_rows, "choose_fetch", wraps=fetch_plan.choose_fetch) as fetch:
+        with patch.object(arrow_rows, "choose_fetch", wraps=arrow_rows.choose_fetch) as fetch:
             assert len(numbers(spark.range(0, 100, 1, 2), plan)) == 100
         assert fetch.call_args.kwargs["may_change"] is not deterministic
 
@@ -183,7 +183,7 @@ def test_tasks_that_are_kept_come_in_order(
     frame = spark.range(0, 1000, 1, 10)
     before = set(spark.sparkContext._jsc.getPersistentRDDs().keySet())  # Delta keeps some
     for most in (1, 1 << 20):
-        monkeypatch.setattr(fetch_plan, "TASK_BYTES", most)
+        monkeypatch.setattr(arrow_rows, "TASK_BYTES", most)
         found = numbers(frame, planned(*[100] * 10), task_rows=100)
         assert found == list(range(1000))
     assert set(spark.sparkContext._jsc.getPersistentRDDs().keySet()) <= before
@@ -194,7 +194,7 @@ def test_a_kept_part_that_does_not_change_is_computed_again(
 ) -> None:
     """Where no row can be another one then, an executor that ends costs its own part only."""
     monkeypatch.setattr(arrow_rows, "_cores", lambda _: None)
-    monkeypatch.setattr(fetch_plan, "TASK_BYTES", 1)
+    monkeypatch.setattr(arrow_rows, "TASK_BYTES", 1)
     found: list[int] = []
     with closing(stream(spark.range(0, 1000, 1, 10), planned(*[100] * 10))) as batches:
         for batch in batches:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import PoisonRowError, SettingsError
-from eo_listener.sinks.arrow_schema import arrow_schema
+from eo_listener.sinks.arrow_rows import arrow_schema
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterLimit, Refusals, RowFilter
 from eo_listener.sinks.kept_rows import poison_row
 

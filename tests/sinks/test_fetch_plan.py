@@ -14,8 +14,15 @@ from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks import arrow_rows
-from eo_listener.sinks.arrow_rows import TaskSize, TooManyBytesError
-from eo_listener.sinks.fetch_plan import TASK_BYTES, Fetch, choose_fetch, cut_count, next_count
+from eo_listener.sinks.arrow_rows import (
+    TASK_BYTES,
+    Fetch,
+    TaskSize,
+    TooManyBytesError,
+    choose_fetch,
+    cut_count,
+    next_count,
+)
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 
 

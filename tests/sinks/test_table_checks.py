@@ -1,23 +1,20 @@
-"""Findings about a table's settings, its storage and its ledgers: tables over the judges."""
+"""Findings about a table's settings and about its storage: tables over the judges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eo_listener.model.check_finding import CheckFinding, Severity
-from eo_listener.model.ledger import LedgerKey, StoredLedger, TableRollback
-from eo_listener.offsets import OffsetRange, TopicPartition
+from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.delta.check import judge_properties
 from eo_listener.sinks.iceberg.check import judge_settings
 from eo_listener.sinks.iceberg.names import TableName, new_branch
-from eo_listener.sinks.table_checks import judge_absent, judge_ledgers, judge_storage
+from eo_listener.sinks.table_checks import judge_storage
 from eo_listener.spark.jvm.iceberg_table import TableSettings
-from eo_listener.testing.made_up_entries import entry_of
 
 TP = TopicPartition("flights", 0)
 NAME = TableName.parse("lake.db.delays")
@@ -114,24 +111,3 @@ def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (away.level, "hidden" in away.what) == (NOTE, False)
     monkeypatch.setattr("os.access", lambda *_: False)
     assert judge_storage("a", str(tmp_path)).level is PROBLEM
-
-
-def test_a_table_that_must_be_there() -> None:
-    """A missing table is a problem with create=False only."""
-    levels = [judge_absent("a", "DeltaSink", create=create).level for create in (True, False)]
-    assert levels == [FINE, PROBLEM]
-
-
-def test_ledgers() -> None:
-    """A finding has the offsets; a rollback is a problem; a missing ledger a note."""
-    heads = {TP: entry_of({}, {TP: OffsetRange(0, 7)}, batch_id=0).head(TP)}
-    stored = StoredLedger(key=LedgerKey(NAME.key, "q"), heads=heads, moved_at={})
-    for query in ("q", None):
-        (finding,) = judge_ledgers("a", query, [stored])
-        assert (finding.level, finding.what) == (FINE, "the ledger of 'q' has flights-0 at 7")
-    (finding,) = judge_ledgers("a", "q", [])
-    assert finding.level is FINE
-    back = TableRollback("main was rolled back", "CALL x")
-    taken = judge_ledgers("a", "q", [replace(stored, rollback=back)])
-    told(taken, "a", (PROBLEM, back.cause, 'CALL x; or starting_offsets(ledger=sink, query="q"'))
-    told(judge_ledgers("a", "p", [stored]), "a", (NOTE, "of 'p', but of 'q'", "exactly_once"))

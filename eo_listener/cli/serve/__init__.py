@@ -2,7 +2,7 @@
 
 - One thread reads the groups, and another runs the audit, at intervals that do not depend on the
   number of browsers. Each request has its own thread, which reads nothing from Kafka, and answers
-  with the newest reading. (`Watched` fills a `View`, and `responses` makes each response from the
+  with the newest reading. (`Watched` fills a `View`, and `respond` makes each response from the
   `View`.)
 - The page shows only current numbers: if a reading fails or does not end, the page shows no numbers
   until the next reading (`Newest`), and the charts have a gap.

@@ -6,12 +6,13 @@ The results are plain values, which can be sent between processes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import TimeoutError as Late
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from eo_listener.audit.intervals import size
 from eo_listener.audit.position_finding import Harm, PositionFinding, outcome
 from eo_listener.audit.position_judge import judge_positions
 from eo_listener.audit.positions import LedgerPositions, Positions
@@ -20,7 +21,7 @@ from eo_listener.cli.position_reader import AuditRequest, PositionReader
 from eo_listener.cli.spark_options import spark_for
 from eo_listener.errors import EoListenerError, UnavailableError
 from eo_listener.kafka.separate_process import SeparateProcess
-from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch
+from eo_listener.model.ledger import UNKNOWN_TIME, AppliedBatch, Head
 from eo_listener.spark.session.local_spark import LocalSpark
 
 BATCHES_SHOWN: Final = 5
@@ -65,7 +66,9 @@ def last_batches(
     entries = list(history)
     if any(entry.applied_at == UNKNOWN_TIME for entry in entries):
         entries = []
-    batches = _newest(_applied(entries), count) or _newest(_heads(ledger), count)
+    batches = _newest(map(_applied, entries), count) or _newest(
+        map(_last, ledger.heads.values()), count
+    )
     return LastBatches(
         store=ledger.store,
         sink=ledger.key.sink,
@@ -75,27 +78,19 @@ def last_batches(
     )
 
 
-def _applied(history: Iterable[AppliedBatch]) -> Iterator[WholeBatch]:
-    for entry in history:
-        yield WholeBatch(
-            batch=entry.head.batch_id,
-            run=entry.head.run_id,
-            partitions=1,
-            offsets=entry.head.range.until - entry.head.range.start,
-            rows=entry.rows,
-            gap_offsets=0 if entry.gap is None else entry.gap.until - entry.gap.start,
-            applied_at=entry.applied_at,
-        )
+def _applied(entry: AppliedBatch) -> WholeBatch:
+    return replace(
+        _last(entry.head),
+        rows=entry.rows,
+        gap_offsets=0 if entry.gap is None else size([entry.gap]),
+        applied_at=entry.applied_at,
+    )
 
 
-def _heads(ledger: LedgerPositions) -> Iterator[WholeBatch]:
-    for head in ledger.heads.values():
-        yield WholeBatch(
-            batch=head.batch_id,
-            run=head.run_id,
-            partitions=1,
-            offsets=head.range.until - head.range.start,
-        )
+def _last(head: Head) -> WholeBatch:
+    return WholeBatch(
+        batch=head.batch_id, run=head.run_id, partitions=1, offsets=size([head.range])
+    )
 
 
 def _newest(parts: Iterable[WholeBatch], count: int) -> list[WholeBatch]:

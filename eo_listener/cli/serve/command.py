@@ -26,14 +26,13 @@ from eo_listener.cli.options import (
 )
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditProcess
-from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
-from eo_listener.cli.serve.responses import Response, respond
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer, Response, respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.cli.service import begin_log, stop_signals
 from eo_listener.cli.spark_options import spark_for
 from eo_listener.errors import SettingsError, UnavailableError
 from eo_listener.model.argument_checks import require_seconds
-from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+from eo_listener.observers.bounded_server import LOOPBACK, require_address, require_port
 from eo_listener.spark.checkpoint.location import shown
 
 EXAMPLE = "Example: eo-listener serve 'spark-*' -b localhost:9092"
@@ -78,12 +77,12 @@ def serve(
     page: PageOptions,
     places: AuditOptions,
 ) -> None:
-    """Serve a page with groups, lag over time, verdicts and errors, until Ctrl-C.
+    """Serve a page with groups, lag, verdicts and errors.
 
-    With --checkpoint, --ledger or -g, the page also shows the findings of `eo-listener audit`. That
-    audit compares the groups of -g or, without -g, the groups named for the page. The command reads
-    Kafka and ledgers at an interval, and changes nothing. JSON: /api/status and /api/audit;
-    Prometheus: /metrics; health: /healthz.
+    Runs until Ctrl-C. With --checkpoint, --ledger or -g, the page also shows the findings of
+    `eo-listener audit`. That audit compares the groups of -g or, without -g, the groups named for
+    the page. The command reads Kafka and ledgers at an interval, and changes nothing. JSON:
+    /api/status and /api/audit; Prometheus: /metrics; health: /healthz.
     """
     names = names or []
     require_groups(names, every=every_group)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from eo_listener.client_config.admin_commands import right_to_add
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import ClusterState
-from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
+from eo_listener.commit.groups.group_offsets import Beginnings, GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.commit.groups.worker import Worker
 from eo_listener.errors import few
@@ -58,8 +58,8 @@ class Committer:
     def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Take positions to commit. After `close`, the committer only logs and drops them.
 
-        With `recommit`, it also commits offsets again that are already committed, so that they do
-        not expire.
+        With `recommit`, it also repeats the commit of offsets that are already committed, so that
+        they do not expire.
         """
         worker = self._worker(commit)
         if worker is not None:
@@ -70,6 +70,19 @@ class Committer:
                     recommit=recommit,
                     lossy=commit.lossy,
                     rivals=commit.rivals,
+                )
+
+    def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
+        """Have the group compared with `beginnings` before a run's first offer to the group.
+
+        If the group's offset is lower, nothing has read the records between. The committer reports
+        them, and withholds their partitions.
+        """
+        worker = self._worker(commit)
+        if worker is not None:
+            with worker.groups(changes=False) as groups:
+                groups.group(commit.group).add_beginnings(
+                    commit.positions, beginnings, owner=commit.owner
                 )
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
@@ -88,8 +101,9 @@ class Committer:
     def end_run(self, owner_id: str, *, replaced: bool = False) -> None:
         """Record that a run has ended. Call this after the run's last offsets were offered.
 
-        `owner_id` is the id of the run; for `follow`, of the query. `replaced` is True if another
-        query has taken the place of this one, whose waiting offsets are then no longer sent.
+        `owner_id` is the id of the run or, for `follow`, of the query. `replaced` is True if
+        another query has taken the place of this query; then the waiting offsets of this query are
+        no longer sent.
         """
         for worker in self._all():
             with worker.groups() as groups:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eo_listener.client_config.cluster import Cluster
+from eo_listener.events import GuardViolation
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
 GroupKeys = Collection[tuple[str, str]]
@@ -22,6 +23,21 @@ class Waiting(NamedTuple):
     offset: int
 
 
+class Beginning(NamedTuple):
+    """The offset at which a query's checkpoint began to read a partition.
+
+    `offset` is None for a partition that was added later: Spark reads it from the start of its log,
+    and offset 0 was due. `event` reports the first batch that the run is known to have completed,
+    and has no violations yet.
+    """
+
+    offset: int | None
+    event: GuardViolation
+
+
+Beginnings = Mapping[TopicPartition, Beginning]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
     """The positions to commit to one group of one cluster.
@@ -29,7 +45,8 @@ class GroupOffsets:
     `lossy` is True if, in any of the sources, Spark is set to skip records that Kafka has deleted
     (`failOnDataLoss=false`). `rivals` are the partitions that other live runs feed too; earlier
     commits to all other partitions come from this run, or from runs that have ended. `owner` is the
-    run, by its id in the metadata of commits; for `follow`, which sees no runs, it is the query.
+    id of the run, as in the metadata of commits, or, for `follow`, which sees no runs, the id of
+    the query.
     """
 
     cluster: Cluster

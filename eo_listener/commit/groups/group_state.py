@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 
+from eo_listener.commit.groups.group_offsets import Beginnings
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
@@ -30,8 +31,10 @@ from eo_listener.events import (
     Event,
     ForeignCommit,
     GroupOffsetsMissing,
+    GuardViolation,
     Refusal,
     TopicRecreated,
+    Violation,
 )
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import PERHAPS_TOO_LARGE, TOO_LARGE, explain
@@ -122,9 +125,8 @@ class GroupState:
         With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
         snapshot of the group is read, since the new commit would hide that the group was deleted.
         With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
-        are partitions that other live runs feed too.
-        `owner` is the run. If another committer has taken over the group, the first offer of a
-        later run takes it back.
+        are partitions that other live runs feed too. `owner` is the run. If another committer has
+        taken over the group, the first offer of a later run takes the group back.
         """
         self._begin(owner)
         for tp, state in self._open(positions):
@@ -134,6 +136,13 @@ class GroupState:
                 state.snapshot_at = None
             state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
             self._plan(tp)
+
+    def add_beginnings(self, positions: Positions, beginnings: Beginnings, *, owner: str) -> None:
+        """Have the next snapshot compared with the `beginnings` of these partitions."""
+        self._begin(owner)
+        for tp, state in self._open(positions):
+            if tp in beginnings:
+                state.add_beginning(positions[tp], beginnings[tp])
 
     def _begin(self, owner: str) -> None:
         """Record that a run feeds the group."""
@@ -276,6 +285,7 @@ class GroupState:
         findings: dict[Finding, list[TopicPartition]] = {}
         wanted: dict[TopicPartition, Position] = {}
         own: dict[TopicPartition, Position] = {}
+        unread: list[GuardViolation] = []
         for tp in request.partitions:
             state = self._partitions.get(tp)
             if state is None or tp not in snapshot.ends:
@@ -287,6 +297,7 @@ class GroupState:
             state.record_log_start(snapshot.starts.get(tp, 0), now)
             before, confirmed = state.wanted, state.confirmed
             committed, end = snapshot.positions.get(tp), snapshot.ends[tp]
+            unread += state.judge_beginning(tp, committed, self._policy)
             for finding in state.compare(committed, end, self._policy):
                 findings.setdefault(finding, []).append(tp)
             position = before or state.wanted or confirmed  # the snapshot may have added one
@@ -301,6 +312,7 @@ class GroupState:
         for finding, partitions in findings.items():
             events += self._events.finding(finding, partitions, snapshot, wanted, own)
         events += (self._failed(errors, now, None) for errors in missing.values())
+        events += _combined(unread)
         self._retry_at_once = False
         return tuple(events)
 
@@ -366,7 +378,8 @@ class GroupState:
         """Return True if the broker that showed the id `was` lagged behind.
 
         Kafka deletes a group's offsets together with their topic. So if the group still has an
-        offset that was committed after that answer, the topic was not recreated since.
+        offset that was committed after that broker's answer, the topic has not been recreated since
+        then.
         """
         return not was.certain and any(
             state.confirmed is not None and state.confirmed == snapshot.positions.get(tp)
@@ -448,7 +461,7 @@ class GroupState:
         )
 
     def _fence(self, code: str) -> tuple[Event, ...]:
-        """Stop committing; but a run that has begun since the last commit takes over, once."""
+        """Stop committing; but if a run has begun since the last commit, take over once."""
         if self._is_new:
             self._is_new, self._takes_over = False, True
             self.invalidate_snapshots()
@@ -503,15 +516,16 @@ class GroupState:
     def complete(self) -> bool:
         """Return True if the group holds its queries' offsets: no offset waits or is held back.
 
-        Offsets that a run could not commit count until a later run feeds their partition.
+        The group also lacks offsets that an ended run could not commit, until a later run feeds
+        their partition.
         """
-        fed = {tp.topic for tp in self._partitions}
-        lost = any(
+        states, fed = self._partitions.values(), {tp.topic for tp in self._partitions}
+        held_back = any(state.refused or state.withheld or state.given_up for state in states)
+        of_old_topics = any(
             topic not in fed or not runs.isdisjoint(self._runs)
             for topic, runs in self._recreated.items()
         )
-        lost = lost or any(state.is_incomplete for state in self._partitions.values())
-        return self.idle() and self._fenced is None and not lost
+        return self.idle() and not (held_back or of_old_topics or self._fenced is not None)
 
     def stuck(self, now: float) -> bool:
         """Return True if Kafka rejected all pending offsets: a short wait will not help."""
@@ -700,6 +714,14 @@ class GroupEvents:
                 writer=writer,
                 zombie=writer is not None and own is not None and writer.query_id == own.query_id,
             )
+
+
+def _combined(events: Iterable[GuardViolation]) -> Iterable[GuardViolation]:
+    """Return one event for each source; `events` has one for each partition."""
+    by_source: dict[GuardViolation, list[Violation]] = {}
+    for event in events:
+        by_source.setdefault(replace(event, violations=()), []).extend(event.violations)
+    return (replace(event, violations=tuple(each)) for event, each in by_source.items())
 
 
 def as_offsets(positions: Positions) -> Offsets:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from eo_listener.commit.groups.group_offsets import Beginning
 from eo_listener.commit.groups.policy import OnRewind, Policy
-from eo_listener.events import Refusal
+from eo_listener.events import GuardViolation, Refusal, Violation, ViolationKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import ErrorMeaning
-from eo_listener.offsets import Position
+from eo_listener.offsets import Position, TopicPartition
 
 _STARTS_KEPT = 20  # changes of a log's start: those of a few minutes, if each snapshot shows one
 
@@ -97,6 +98,13 @@ class PartitionState:
     given_up: bool = False
     #: The owner of offsets that has ended last; see `GroupOffsets.owner`.
     ended_owner: str | None = None
+    #: True if a snapshot was read before that end; `seen` is the group's position in the newest.
+    is_read: bool = False
+    seen: Position | None = None
+    #: The beginnings of checkpoints, by short query id, until a snapshot is compared with them.
+    beginnings: dict[str | None, Beginning] = field(default_factory=dict)
+    #: True if other live runs feed this partition too.
+    shared: bool = False
 
     @property
     def wanted(self) -> Position | None:
@@ -108,11 +116,6 @@ class PartitionState:
         if self.pending is not None and self.refused is not None and not self.withheld:
             return max(self.pending, self.refused, key=lambda position: position.offset)
         return self.pending or self.refused
-
-    @property
-    def is_incomplete(self) -> bool:
-        """True if the group lacks an offset that must not be sent, or must not be sent yet."""
-        return self.refused is not None or self.withheld or self.given_up
 
     @property
     def is_refused(self) -> bool:
@@ -159,6 +162,9 @@ class PartitionState:
         self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_owner = None  # the query runs again, or its run has not ended after all
+        self.shared = rivals
+        if not rivals and _query_of(position) in self.beginnings:
+            self.snapshot_at = None
         if self.sink_run is not None and self.wanted is not None:
             self.renews = self.renews or recommit
             self.snapshot_at = None
@@ -188,10 +194,11 @@ class PartitionState:
     def _go_back(
         self, position: Position, newest: Position, policy: Policy, *, rivals: bool
     ) -> None:
-        """Take an offer below the newest position. The next snapshot decides if it is sent.
+        """Accept an offer below the newest position; the next snapshot decides whether to send it.
 
-        Even if it must not take the group back: the group may have lost the confirmed offset,
-        because its topic was recreated, or somebody took the group back.
+        If no position waits, the method accepts the offer even if a rewind is not allowed: the
+        group may have lost the confirmed offset, because the topic was recreated, or because
+        somebody moved the group back.
         """
         if policy.on_rewind is OnRewind.ALLOW and not (rivals and _differ(newest, position)):
             position = _rewinding(position, (self.confirmed or newest).offset)
@@ -207,9 +214,9 @@ class PartitionState:
     def end_run(self, owner: str, *, replaced: bool = False) -> None:
         """Record that a run has ended, and no longer feeds the group.
 
-        A waiting position is still sent, unless the run was `replaced` by another query, but any
-        offer of a later run replaces it. A position below the group's offset is dropped. If another
-        program has committed later, nothing is sent over that commit.
+        A waiting position is still sent, unless another query has `replaced` this query. Any offer
+        of a later run replaces the waiting position. A position below the group's offset is
+        dropped. If another program has committed later, nothing is sent over that commit.
         """
         if any(is_of(position, {owner}) for position in (self.wanted, self.confirmed)):
             self.ended_owner = owner
@@ -260,6 +267,47 @@ class PartitionState:
         self.repeat, self.needs_snapshot = None, False
         return self.wanted is not None or self.mark is not None
 
+    def add_beginning(self, position: Position, beginning: Beginning) -> None:
+        """Have a snapshot compared with `beginning` before a position of its query is sent."""
+        self.beginnings[_query_of(position)] = beginning
+
+    def judge_beginning(
+        self, tp: TopicPartition, committed: Position | None, policy: Policy
+    ) -> Iterator[GuardViolation]:
+        """Yield the event about records that nothing has read, although a commit would pass them.
+
+        Unless the policy accepts that, withhold the partition at the first of these records. If
+        the query itself committed the group's offset, nothing is known about earlier records. The
+        same holds if the checkpoint is older than this run, and no other query committed it. As
+        long as other runs feed the partition, their offsets show what was read.
+        """
+        wanted, query = self.wanted, _query_of(self.wanted)
+        if wanted is None or self.shared or self.withheld or query not in self.beginnings:
+            return
+        begin, event = self.beginnings.pop(query)
+        writer = _query_of(committed)
+        is_known = committed is not None and (writer or event.batch_id <= 0)
+        if writer == query:
+            return
+        due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
+        if begin is None:
+            begin = min(log_start, wanted.offset)
+        elif not is_known:
+            return
+        deleted = min(max(due, log_start), begin)
+        ranges = ((ViolationKind.LOST, due, deleted), (ViolationKind.NEVER_READ, deleted, begin))
+        violations = tuple(
+            Violation(kind=kind, partition=tp, start=start, until=until)
+            for kind, start, until in ranges
+            if start < until
+        )
+        if violations and not policy.accept_marks:
+            self.withheld = True
+            self.refused = self.obstacle = None
+            self.pending = _marking(due, wanted.metadata)
+        if violations:
+            yield replace(event, violations=violations, withheld=self.withheld)
+
     def compare(self, committed: Position | None, end: int, policy: Policy) -> Iterator[Finding]:
         """Compare this state with the group's position and the log's end; yield the findings."""
         waiting = self.wanted
@@ -271,6 +319,8 @@ class PartitionState:
         yield from self._compare(committed)
         yield from self._check_mark(committed, policy)
         yield from self._compare_wanted(committed, end, requested, policy)
+        if self.ended_owner is None:
+            self.is_read, self.seen = True, committed
         if self.retry_state is not None and self.pending is None and self.mark is None:
             self.retry_state.persistent = None  # Kafka has answered, and there is nothing to send
 
@@ -292,7 +342,7 @@ class PartitionState:
     def _compare_wanted(
         self, committed: Position | None, end: int, requested: int | None, policy: Policy
     ) -> Iterator[Finding]:
-        """Decide if the wanted position may be sent; yield the findings that forbid it.
+        """Decide whether the wanted position may be sent; yield the findings that forbid it.
 
         The log's end proves nothing about an offset that was offered after the snapshot was
         requested.
@@ -300,6 +350,10 @@ class PartitionState:
         wanted = self.wanted
         if wanted is None:
             yield from self._compare_confirmed(committed, end)
+            return
+        if self._has_ended(wanted) and not self.withheld and self._is_taken(committed, wanted):
+            self.pending = self.repeat = None
+            self._give_up()
             return
         if self.withheld or requested is None:  # nothing came later
             requested = wanted.offset
@@ -313,6 +367,16 @@ class PartitionState:
             self.pending = _rewinding(wanted, committed.offset)
         else:
             yield from self._refuse(wanted, committed.offset, Refusal.BELOW_GROUP)
+
+    def _is_taken(self, committed: Position | None, wanted: Position) -> bool:
+        """Return True if somebody else may have committed since the run of `wanted` ended.
+
+        If the run ended before the first snapshot was read, `committed` counts as older than the
+        run, unless a request has failed meanwhile, which may have taken any time.
+        """
+        if committed is None or not _is_of_others(committed, wanted):
+            return False
+        return committed != self.seen if self.is_read else self.retry_state is not None
 
     def _lost(self, committed: Position | None, end: int) -> Position | None:
         """Return the confirmed position if the group lost it and the log still reaches it."""
@@ -348,7 +412,7 @@ class PartitionState:
         if self.confirmed is None or committed == self.confirmed:
             return
         if self._has_ended(self.confirmed) and (
-            committed is None or _differ(committed, self.confirmed)
+            committed is None or _is_of_others(committed, self.confirmed)
         ):
             self.repeat = None
             return
@@ -411,7 +475,7 @@ class PartitionState:
 
 
 def is_of(position: Position | None, owners: AbstractSet[str]) -> bool:
-    """Return True if the metadata of a position name one of `owners`."""
+    """Return True if the metadata of a position names one of `owners`."""
     metadata = _parse(position)
     return metadata is not None and not owners.isdisjoint((metadata.query_id, metadata.run_id))
 
@@ -421,7 +485,7 @@ def _parse(position: Position | None) -> CommitMetadata | None:
 
 
 def _query_of(position: Position | None) -> str | None:
-    """Return the query in a position's metadata, or None if they have no query."""
+    """Return the query in a position's metadata, or None if the metadata has no query."""
     metadata = _parse(position)
     return None if metadata is None else metadata.query_id
 
@@ -430,6 +494,12 @@ def _differ(position: Position, newer: Position) -> bool:
     """Return True if the two positions may be from different queries."""
     query = _query_of(position)
     return query is None or query != _query_of(newer)
+
+
+def _is_of_others(committed: Position, own: Position) -> bool:
+    """Return True if a command, another query or another program may have committed `committed`."""
+    writer = _parse(committed)
+    return writer is None or bool(writer.command) or _differ(committed, own)
 
 
 def _is_of_later_batches(metadata: CommitMetadata, own: Position | None) -> bool:

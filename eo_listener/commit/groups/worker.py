@@ -92,9 +92,7 @@ class Worker:
         with self._changed:
             now = time.monotonic()
             unused = self._unused_since is not None and now - self._unused_since >= seconds
-            return (
-                unused and self._cluster_state.complete() and self._cluster_state.wait(now) is None
-            )
+            return unused and self._cluster_state.idle() and self._cluster_state.wait(now) is None
 
     def flush(self, deadline: float) -> bool:
         """Wait until no offset is pending; return True if Kafka has confirmed all offered offsets.

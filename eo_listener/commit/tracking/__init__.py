@@ -5,6 +5,9 @@
   one may replace it: otherwise a gap between two events would go unnoticed if the buffer keeps only
   the second. `RunGuard` judges losses later, and for that the buffer also keeps the oldest waiting
   events of each run.
+- Only events show gaps between batches. A gap before a checkpoint's first batch shows only in the
+  group: Spark's first event has no start offsets. So the tracker asks the query once where its
+  checkpoint began (`Beginning`), and the committer compares that with its first snapshot.
 - If a listener was added twice, Spark's bus calls it twice for each event. The buffer ignores an
   event that has the same batch and offsets as the previous event, and an event of a lower batch.
 - `QueryTracker` learns the mode and the source options of a run once, finds the groups of its
@@ -21,7 +24,7 @@
   must be committed again.
 - A position that is ahead of the newest event waits for the event of its batch, so that the guard
   sees the event first. The batch id of a position may be too low, so the tracker compares offsets.
-- Whenever the tracker asks for a run's position, it also asks if the run has ended, because
+- Whenever the tracker asks for a run's position, it also asks whether the run has ended, because
   `spark.stop()` ends Spark's bus before its queries. A run that has ended stops counting for shared
   partitions at once. The tracker forgets the run a minute later, since its last events may still
   arrive.

@@ -41,8 +41,8 @@ class GroupNames:
     """The user's settings for the names of groups.
 
     `only_ascii` allows only ASCII names, as the transactional mode requires: librdkafka refuses
-    groups with other names in a transaction. Raises SettingsError for a group name that would not
-    reach Kafka unchanged, and for a template field that cannot be used.
+    groups with other names in a transaction. Raises SettingsError for a group name that is invalid
+    (see `require_name`), and for a template field that cannot be used.
     """
 
     groups: Groups = field(default_factory=lambda: MappingProxyType({}))

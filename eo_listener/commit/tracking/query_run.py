@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from eo_listener.commit.groups.group_offsets import GroupOffsets
+from eo_listener.commit.groups.group_offsets import Beginning, GroupOffsets
 from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
-from eo_listener.events import QueryProgressed, RunGroupsChanged, SourceProgressed, Violation
+from eo_listener.events import (
+    GuardViolation,
+    QueryProgressed,
+    RunGroupsChanged,
+    SourceProgressed,
+    Violation,
+)
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.offsets import Offsets
+from eo_listener.offsets import Offsets, TopicPartition
 
 RECOMMIT_INTERVAL: Final = 3600.0
 """Seconds after which unchanged offsets are committed again, so that they do not expire.
@@ -61,7 +67,8 @@ class QueryRun:
 
     `options` are None until the tracker has read them. Times are on the monotonic clock: `due` is
     the time of the next planned check. `silence` is the time of an additional check, which is
-    needed only if no event comes before.
+    needed only if no event comes before. `beginnings`, by source index, have not been given to the
+    committer yet; they are None until the tracker has asked the query for them.
     """
 
     query_id: str
@@ -78,6 +85,7 @@ class QueryRun:
     recommitted_at: float | None = None
     reported: set[tuple[int | None, str]] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
+    beginnings: dict[int, dict[TopicPartition, Beginning]] | None = None
     newest: Progress | None = None
     restored: LivePosition | None = None
     passed: LivePosition | None = None  # an offered position, until an event has reached it
@@ -128,6 +136,49 @@ class QueryRun:
             batch_id=position.batch_id,
             timestamp="",
             sources=tuple(sources),
+        )
+
+    def begin(self, offsets: Mapping[int, Offsets], batch_id: int) -> None:
+        """Record the offsets at which the query's checkpoint began to read, by source index.
+
+        `batch_id` is the first batch that the run is known to have completed.
+        """
+        self.beginnings = {}
+        for source, begins in offsets.items():
+            event = self.violated(source, batch_id)
+            self.beginnings[source] = {tp: Beginning(at, event) for tp, at in begins.items()}
+
+    def add_partitions(self, event: Progress) -> None:
+        """Record the partitions that this batch is the first to read, if Spark skips lost records.
+
+        Otherwise Spark itself fails the query if it cannot read a new partition from offset 0. A
+        topic that is new to the source may be older than the query, so nothing is due from it.
+        """
+        for source in event.sources:
+            if self.beginnings is None or source.start is None or source.end is None:
+                continue
+            if skips_losses((self.options or {}).get(source.index)):
+                new, topics = source.end.keys() - source.start.keys(), source.start.topics()
+                beginning = Beginning(None, self.violated(source.index, event.batch_id))
+                added = {tp: beginning for tp in new if tp.topic in topics}
+                self.beginnings.setdefault(source.index, {}).update(added)
+
+    def violated(
+        self,
+        source: int,
+        batch_id: int,
+        violations: tuple[Violation, ...] = (),
+        *,
+        withheld: bool = False,
+    ) -> GuardViolation:
+        """Return the event that reports the violations in a batch."""
+        return GuardViolation(
+            query=self.query,
+            run_id=self.run_id,
+            batch_id=batch_id,
+            source=source,
+            violations=violations,
+            withheld=withheld,
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:

@@ -13,6 +13,7 @@ from functools import partial
 
 from eo_listener.commit.groups.cluster_state import DueTimes
 from eo_listener.commit.groups.committer import Committer
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, BufferedEvents, RunEvents
 from eo_listener.commit.tracking.query_run import UNKNOWN_MODE, QueryRun, RunReporter
 from eo_listener.commit.tracking.routing import GroupRouting, RoutedOffsets
@@ -21,7 +22,6 @@ from eo_listener.commit.tracking.shared_partitions import SharedPartitions
 from eo_listener.errors import JvmError
 from eo_listener.events import (
     Event,
-    GuardViolation,
     InternalError,
     Observers,
     ProgressEventsDuplicated,
@@ -34,6 +34,7 @@ from eo_listener.events import (
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
+from eo_listener.offsets import Offsets
 
 
 class RunOrder:
@@ -155,8 +156,9 @@ class QueryTracker:
     def complete(self) -> bool:
         """True if the tracker has offered all durable offsets.
 
-        It has not if its last work for a query ended with an internal error, if a setting or the
-        JVM keeps a query's offsets from their group, or if a slower run holds up another run.
+        It has not done so if its last work for a query ended with an internal error, if a setting
+        or the JVM keeps a query's offsets from their group, or if a slower run holds up another
+        run.
         """
         return not (self._faulty or self._left_out or self._shared.holds_up)
 
@@ -286,6 +288,9 @@ class QueryTracker:
         offered = run.take(progress, moment.now)
         if progress.sources:
             self._read_options(run)
+        self._begin(run, events.first or progress)
+        for event in (*events.earlier, progress):
+            run.add_partitions(event)
         routed = self._routing.route(progress, run.options)
         self._guard.judge(run, events, routed, moment.monotonic)
         if run.follows_checkpoint:
@@ -322,6 +327,7 @@ class QueryTracker:
         else:
             durable = run.furthest if recommit and not run.follows_checkpoint else None
         if durable is not None:
+            self._begin(run, durable)
             self._offer(run, self._routing.route(durable, run.options), now, recommit=recommit)
         run.ended = ended
         if ended and not early:
@@ -353,6 +359,17 @@ class QueryTracker:
             return None
         run.unanswered = 0
         return position
+
+    def _begin(self, run: QueryRun, first: Progress) -> None:
+        """Ask the query once for its beginnings; `first` is the run's first known progress."""
+        if run.beginnings is not None or not first.sources:
+            return
+        offsets: Mapping[int, Offsets] = {}
+        try:
+            offsets = self._queries.beginnings(run.query_id, run.run_id)
+        except JvmError as error:
+            logger.debug("cannot read the beginnings of query %s: %s", run.query, error)
+        run.begin(offsets, first.batch_id)
 
     def _read_options(self, run: QueryRun) -> None:
         """Read the run's execution mode and source options, unless they are already known."""
@@ -394,6 +411,8 @@ class QueryTracker:
             self._report_once(run, (ignored.source, ignored.problem), ignored)
         for overlap in allowed.shared:
             self._report_once(run, (None, overlap.group), overlap)
+        for index, parts in allowed.sources.items():
+            self._pass_on(run, index, parts)
         commits = allowed.commits
         groups_changed = self._reporter.fed(run.query, run.run_id, commits)
         if groups_changed is not None:
@@ -412,6 +431,12 @@ class QueryTracker:
             # marks.
             for commit in routed.only(run.withheld).commits:
                 self._committer.withhold(commit, recommit=True)
+
+    def _pass_on(self, run: QueryRun, source: int, parts: Iterable[GroupOffsets]) -> None:
+        """Give the committer the new beginnings of a source, before the offsets of its parts."""
+        beginnings = (run.beginnings or {}).pop(source, {})
+        for part in parts if beginnings else ():
+            self._committer.add_beginnings(part, beginnings)
 
     def _report_once(self, run: QueryRun, key: tuple[int | None, str], event: Event) -> None:
         if key not in run.reported:
@@ -489,13 +514,4 @@ class RunGuard:
             run.withheld.add(source)
             for part in routed.sources.get(source, ()):
                 self._committer.withhold(part)
-        self._observers.notify(
-            GuardViolation(
-                query=run.query,
-                run_id=run.run_id,
-                batch_id=batch_id,
-                source=source,
-                violations=violations,
-                withheld=withheld,
-            )
-        )
+        self._observers.notify(run.violated(source, batch_id, violations, withheld=withheld))

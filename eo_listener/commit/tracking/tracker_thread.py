@@ -90,7 +90,7 @@ class TrackerThread:
             return self._drain(deadline) and self._tracker.complete
 
     def _drain(self, deadline: float) -> bool:
-        """Wait until the tracker has checked all queries; return False if it has not in time."""
+        """Wait until the tracker has checked all queries; return False if that takes too long."""
         with self._changed:
             self._check_all = True
             self._changed.notify_all()

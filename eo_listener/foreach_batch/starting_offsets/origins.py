@@ -79,7 +79,7 @@ def checkpoint_origin(location: str) -> Origin:
     the new query would read that batch's records again.
     """
     # Without a scheme the location is resolved as Spark does, or is local if there is no session.
-    from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+    from eo_listener.spark.jvm.calls import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     found_at = location if has_scheme(location) else qualified(location) or location
     checkpoint = Checkpoint(found_at)

@@ -21,7 +21,7 @@ from eo_listener.model.protocols import Sink
 from eo_listener.offsets import TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.location import has_scheme, shown
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -186,7 +186,7 @@ def _where(location: str) -> str:
     """
     if has_scheme(location):
         return location
-    from eo_listener.spark.jvm.running_jvm import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
+    from eo_listener.spark.jvm.calls import qualified  # noqa: PLC0415  # py4j is not in every client of Spark Connect
 
     resolved = qualified(location)
     if resolved is None:

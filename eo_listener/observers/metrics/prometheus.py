@@ -8,8 +8,13 @@ from urllib.parse import urlsplit
 
 from eo_listener.errors import MissingExtraError, SettingsError, UnavailableError
 from eo_listener.events import Event
-from eo_listener.observers.bounded_server import BoundedHandler, BoundedServer
-from eo_listener.observers.metrics.address import LOOPBACK, require_address, require_port
+from eo_listener.observers.bounded_server import (
+    LOOPBACK,
+    BoundedHandler,
+    BoundedServer,
+    require_address,
+    require_port,
+)
 from eo_listener.observers.metrics.counters import EventCounters, Numbers
 
 try:

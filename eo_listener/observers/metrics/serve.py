@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from eo_listener.events import Event, Observer
-from eo_listener.observers.metrics.address import LOOPBACK
+from eo_listener.observers.bounded_server import LOOPBACK
 
 if TYPE_CHECKING:
     from eo_listener.observers.metrics.prometheus import Prometheus

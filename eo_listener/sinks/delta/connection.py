@@ -13,8 +13,8 @@ from eo_listener.sinks.delta.errors import another_table, in_doubt, unreadable
 from eo_listener.sinks.delta.ledger import QueryLedger, Rollback, TableLedger
 from eo_listener.spark.checkpoint.location import shown
 from eo_listener.spark.jvm import delta_log
+from eo_listener.spark.jvm.calls import scala_version
 from eo_listener.spark.jvm.delta_log import DeltaLogFiles, DeltaTable
-from eo_listener.spark.jvm.running_jvm import scala_version
 from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.spark.session import delta_lake
 

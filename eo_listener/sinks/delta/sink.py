@@ -122,9 +122,9 @@ class DeltaSink:
             return BatchCommit(self._target, self._connection, self.label, frame, entry).write()
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks Delta Lake, the table, and the ledger of `query`.
+        The method checks Delta Lake, the table, and the ledger of `query`.
         """
         return list(checked(shown(self.label), check.findings(self._target, query)))
 

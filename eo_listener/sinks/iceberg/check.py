@@ -1,6 +1,6 @@
 """Checks the tables of an IcebergSink before its first batch. Changes nothing.
 
-It works in a session of its own, so that the query's session neither keeps a catalog that was not
+The check uses its own session, so that the query's session neither keeps a catalog that was not
 allowed to create its tables, nor gets that setting.
 """
 

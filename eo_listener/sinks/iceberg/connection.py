@@ -7,9 +7,9 @@ from typing import Any, Final
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.iceberg.errors import ABSENT, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
+from eo_listener.spark.jvm.calls import scala_version
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, runtime_jar
-from eo_listener.spark.jvm.running_jvm import scala_version
 from eo_listener.spark.jvm.sessions import working_in
 from eo_listener.spark.session import iceberg_runtime
 

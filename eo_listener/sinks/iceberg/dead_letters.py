@@ -39,9 +39,8 @@ from eo_listener.sinks.iceberg.connection import check_wap, find, has_files_of
 from eo_listener.sinks.iceberg.errors import is_refusal, translating, unanswered
 from eo_listener.sinks.iceberg.ledger import PublishedLedgers
 from eo_listener.sinks.iceberg.names import TableName, is_branch_of, new_branch
-from eo_listener.sinks.iceberg.publication import TRIES, Publication
+from eo_listener.sinks.iceberg.publication import TRIES, Append, Publication
 from eo_listener.sinks.iceberg.snapshots import PROPERTY
-from eo_listener.sinks.iceberg.write_methods import Append
 from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from eo_listener.errors import JvmError, OutcomeUnknownError, SinkError
 from eo_listener.model.fault_points import fault_point
@@ -39,10 +39,14 @@ from eo_listener.sinks.iceberg.errors import (
 from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.names import is_branch_of, new_branch
 from eo_listener.sinks.iceberg.snapshots import BATCH_OF, LETTERS, PROPERTY, Snapshot
-from eo_listener.sinks.iceberg.write_methods import RowWriter
 from eo_listener.sinks.ledger_text import LedgerText
-from eo_listener.spark.jvm.iceberg_errors import ThrownError
+from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eo_listener.sinks.iceberg.names import TableName
 
 TRIES: Final = 100
 """How often in a row other commits may come first before the sink begins the batch again."""
@@ -69,6 +73,53 @@ class Staged(NamedTuple):
     base: int | None
     root: int
     ledger: str
+
+
+class RowWriter(Protocol):
+    """Writes the rows of a batch on a branch, in one attempt.
+
+    If `appends` is True, the writer writes one snapshot, which only adds files and also has the
+    ledger. The sink then need not write the batch again if main has moved.
+    """
+
+    @property
+    def appends(self) -> bool: ...
+
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
+        """Write the rows; return their number, or None if the snapshot's summary has the number.
+
+        Raises ThrownError.
+
+        A writer that appends gives its snapshot this `summary`.
+        """
+
+    def concerns(self, base: int, main: int) -> bool:
+        """Return True if rows appended to main between two snapshots might change the result.
+
+        Raises ThrownError.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Appends the rows of one batch."""
+
+    name: TableName
+    frame: DataFrame
+    appends = True
+
+    def write(self, branch: str, summary: Mapping[str, str]) -> int | None:
+        """Write the rows on the branch, in a snapshot with this `summary`."""
+        writer = self.frame.writeTo(self.name.branch(branch))
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        with java_errors():
+            writer.append()
+        return None
+
+    def concerns(self, base: int, main: int) -> bool:  # noqa: ARG002  # same for all
+        """Return False: other rows never change what an append writes."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

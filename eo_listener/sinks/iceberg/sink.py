@@ -35,9 +35,8 @@ from eo_listener.sinks.iceberg.errors import table_dropped, translating
 from eo_listener.sinks.iceberg.ledger import Published, PublishedLedgers
 from eo_listener.sinks.iceberg.merge import Upsert
 from eo_listener.sinks.iceberg.names import TableName
-from eo_listener.sinks.iceberg.publication import Publication
+from eo_listener.sinks.iceberg.publication import Append, Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
-from eo_listener.sinks.iceberg.write_methods import Append, RowWriter
 from eo_listener.sinks.kept_rows import unmarked_rows
 from eo_listener.sinks.spark_columns import check_columns, subschema, types_of
 from eo_listener.sinks.target import Apply, Mode, Target
@@ -190,9 +189,10 @@ class IcebergSink:
             return self._publication(table, writer, entry).write()
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the runtime, the table, the table of dead letters, and the ledger of `query`.
+        The method checks the runtime, the table, the table of dead letters, and the ledger of
+        `query`.
         """
         check = TableCheck(
             name=self._name, session=self._session, query=query, create=self._creation.create

@@ -1,25 +1,23 @@
-"""Checks if rights, topics and the brokers' limits allow a KafkaSink to write. Changes nothing.
+"""Checks whether rights, topics and brokers' limits allow a KafkaSink to write. Changes nothing.
 
-A driver may call this: the requests are not those that can end a process. It fences nobody. To test
-the right to the sink's transactional id, it requests a longer transaction than the brokers allow,
-which they refuse before they look at the id. If their longest timeout is unknown, or cannot be
-exceeded, it does not try that right, and reports this.
+A driver may use this module: its requests are not those that can end a process. The check fences no
+producer. To test the right to the sink's transactional id, it requests a longer transaction timeout
+than the brokers allow, which the brokers refuse before they look at the id. If the brokers' longest
+timeout is unknown, or cannot be exceeded, the check does not test that right, and reports this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from eo_listener.client_config.admin_commands import alter_topic, create_ledger, create_topic
 from eo_listener.errors import counted
+from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, problem, warning
 from eo_listener.preflight.facts import LONGEST_MS, CheckPlan, ClusterFacts, TopicFacts
 from eo_listener.preflight.kafka_checks import NO_RIGHTS, UNKNOWN, judge_rights, refused
 from eo_listener.sinks.kafka.errors import Explanation
-
-Settings = Mapping[str, str] | None
 
 TRANSACTIONS: Final = "__transaction_state"
 _MOST: Final = "transaction.max.timeout.ms"
@@ -32,30 +30,11 @@ _SAFE: Final = 3
 _NO_ID: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
-class Cluster(Protocol):
-    """Reads the facts about a sink's cluster."""
-
-    def cluster(self) -> ClusterFacts:
-        """Return the facts about the cluster. Raises KafkaError if it cannot be reached."""
-
-    def topics(self, names: frozenset[str]) -> Mapping[str, TopicFacts]:
-        """Return the facts about topics, including the ends of their logs."""
-
-    def settings(self, topic: str) -> Settings:
-        """Return the settings of a topic, or None if they cannot be read."""
-
-    def try_creating(self, topic: str) -> str | None:
-        """Return the error for creating the topic, or None if the client may; create nothing."""
-
-    def try_transactional_id(self, transactional_id: str) -> str | None:
-        """Return the error for using the id, or None if the client may."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkCheck:
     """Checks a KafkaSink. `query` is the query's name, or None if it is unknown."""
 
-    cluster: Cluster
+    cluster: ClusterDescriber
     explain: Explanation
     query: str | None
     dead_letters: str | None
@@ -177,7 +156,7 @@ class SinkCheck:
         )
 
     def _transactions(self, cluster: ClusterFacts, log: TopicFacts) -> Findings:
-        """Yield findings about the brokers' limits of transactions, and about the topic `log`."""
+        """Yield findings about the brokers' limits for transactions, and about the topic `log`."""
         about = f"cluster {cluster.servers}"
         longest, timeout = cluster.number(_MOST), self.explain.transaction_timeout
         if longest is not None and round(timeout * 1000) > longest:

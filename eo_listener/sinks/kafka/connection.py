@@ -111,7 +111,7 @@ class ConnectionSettings:
         """
         shim_client: ShimClient | None = None
         if self.cluster.stores:
-            from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
+            from eo_listener.spark.jvm.calls import JvmShimClient  # noqa: PLC0415  # needs Spark
 
             shim_client = JvmShimClient()
         return librdkafka_properties(self.cluster, shim_client)

@@ -148,7 +148,7 @@ def joining(frame: Any, properties: Mapping[str, str], request: Request) -> Java
             "the whole batch is written again",
             fix=f"Set {_SPECULATION}=false; or: {request.instead}",
         )
-    from eo_listener.spark.jvm.shim_client import JvmShimClient  # noqa: PLC0415  # needs Spark
+    from eo_listener.spark.jvm.calls import JvmShimClient  # noqa: PLC0415  # needs Spark
 
     return JavaTransactions(JvmShimClient(), properties)
 

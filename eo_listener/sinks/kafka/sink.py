@@ -19,8 +19,8 @@ from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.preflight import child_process
+from eo_listener.preflight.child_process import Request
 from eo_listener.preflight.facts import IN_BATCHES
-from eo_listener.preflight.request import Request
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
     OnRepeated,
@@ -224,7 +224,7 @@ class KafkaSink:
         return batch.write()
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what Kafka would refuse, and what is risky; change nothing and fence nobody.
+        """Return findings about obstacles and risks; change nothing, and fence no producer.
 
         `query` is the name of the query, which is a part of the transactional id.
         """

@@ -47,7 +47,7 @@ def findings(access: ConnectionSettings, target: Target, label: str, query: str 
             schema = access.schema or schema_of(link, own)
             if schema is None:
                 raise no_schema(label)
-            yield fine(label, "the server answers, and is no standby")
+            yield fine(label, "the server answers, and is not a standby")
             yield from _judge(link, schema, target, label, query)
     except psycopg.Error as error:
         raise translated(error, label, "checking its tables") from error

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.errors import SettingsError, SinkError
-from eo_listener.sinks.fetch_plan import planned_rows
+from eo_listener.sinks.arrow_rows import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.staging import NoStagingError

@@ -22,9 +22,8 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.arrow_rows import TaskSize
+from eo_listener.sinks.arrow_rows import TASK_ROWS, TaskSize
 from eo_listener.sinks.dead_letters import SHARE
-from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.postgres import check
 from eo_listener.sinks.postgres import dead_letters as letters_table
 from eo_listener.sinks.postgres.catalog import (
@@ -254,9 +253,9 @@ class PostgresSink:
         return writer
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the server, the tables, the rights of the role, and the ledger of `query`.
+        The method checks the server, the tables, the rights of the role, and the ledger of `query`.
         """
         found = check.findings(self._kept.access, self._target, self.label, query)
         return list(checked(self.label, found))

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.arrow_schema import check_structs
+from eo_listener.sinks.arrow_rows import check_structs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

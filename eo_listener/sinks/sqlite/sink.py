@@ -27,9 +27,8 @@ from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.arrow_rows import TaskSize, schema_of
+from eo_listener.sinks.arrow_rows import TASK_ROWS, TaskSize, schema_of
 from eo_listener.sinks.dead_letters import SHARE, DeadLetter, DeadLetterSql, Refusals
-from eo_listener.sinks.fetch_plan import TASK_ROWS
 from eo_listener.sinks.sqlite import check
 from eo_listener.sinks.sqlite.catalog import Table, columns_of, in_file, target_table
 from eo_listener.sinks.sqlite.connection import Connection, DatabaseFile, absolute
@@ -227,9 +226,9 @@ class SqliteSink:
         return applied
 
     def check(self, query: str | None = None) -> list[CheckFinding]:
-        """Return what would keep a batch from being written, and what is risky; change nothing.
+        """Return findings about obstacles and risks for the batches; change nothing.
 
-        It checks the file, the tables, and the ledger of `query`.
+        The method checks the file, the tables, and the ledger of `query`.
         """
         found = check.findings(self._file, self._target, self.key, query)
         return list(checked(f"file {self._file.path}", found))

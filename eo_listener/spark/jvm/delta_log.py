@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.calls import asking, class_of
 from eo_listener.spark.jvm.sessions import candidate_sessions, working_in
 
 if TYPE_CHECKING:

@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
+from eo_listener.offsets import Offsets
 from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import FAILURES, asking, call
+from eo_listener.spark.jvm.calls import FAILURES, JvmShimClient, asking, call
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.running_query import (
     RunningQuery,
+    beginnings,
     distinct_streams,
     elements,
     find,
@@ -25,7 +27,6 @@ from eo_listener.spark.jvm.running_query import (
     source_options,
     streams,
 )
-from eo_listener.spark.jvm.shim_client import JvmShimClient
 
 _KEPT = 1000  # a limit for runs whose end is never reported: each holds a query's plan in the JVM
 
@@ -76,6 +77,10 @@ class LiveQueries:
         Raises JvmError.
         """
         return live_position(self._query(query_id, run_id))
+
+    def beginnings(self, query_id: str, run_id: str) -> Mapping[int, Offsets]:
+        """Return the offsets at which the Kafka sources began, by index. Raises JvmError."""
+        return beginnings(self._query(query_id, run_id))
 
     def has_ended(self, query_id: str, run_id: str) -> bool:
         """Return True if the run has ended, even if no event has reported it. Raises JvmError."""

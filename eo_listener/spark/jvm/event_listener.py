@@ -19,8 +19,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
-from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, class_of
+from eo_listener.spark.jvm.calls import SHIM_ROOT, asking, class_of
 from eo_listener.spark.jvm.running_query import RunningQuery, shared_state
 
 _KEPT: Final = 10_000  # as many as the shim keeps

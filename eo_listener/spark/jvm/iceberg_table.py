@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eo_listener.errors import JvmError
-from eo_listener.spark.jvm.calls import asking
+from eo_listener.spark.jvm.calls import asking, class_of
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_metadata_log import MetadataLog, MetadataSearch
-from eo_listener.spark.jvm.running_jvm import class_of
 from eo_listener.spark.jvm.sessions import candidate_sessions, working_in
 
 MAIN: Final = "main"

@@ -22,6 +22,7 @@ from eo_listener.spark.checkpoint.log_files import plan_id
 from eo_listener.spark.jvm.calls import FAILURES, asking, call
 from eo_listener.spark.jvm.running_query import (
     RunningQuery,
+    beginnings,
     class_name,
     distinct_streams,
     elements,
@@ -89,8 +90,6 @@ ReadLogs = Callable[[Mapping[str, str], Collection[TopicPartition]], GroupSnapsh
 
 It raises KafkaError if Kafka does not answer in time, and SettingsError for unusable options.
 """
-ReadInitial = Callable[[str, int], "Offsets | None"]
-"""A function of a checkpoint and a source's index that returns the source's first offsets."""
 
 _WHAT: Final = "read the plan of this batch"
 _QUERY_ID: Final = "sql.streaming.queryId"  # StreamExecution.QUERY_ID_KEY, a local property
@@ -118,13 +117,12 @@ class LivePlans:
     Reading a plan takes about 3 ms, and `read_logs` takes 5 ms for 1 partition, 8 ms for 100, and
     140 ms for 1,000.
 
-    The reader calls `read_logs` once for each Kafka source of every batch, and `initial` only if
-    Spark itself does not report the start of a source.
+    The reader calls `read_logs` once for each Kafka source of every batch, and the checkpoint
+    only if Spark itself does not report the start of a source.
     """
 
-    def __init__(self, read_logs: ReadLogs, initial: ReadInitial) -> None:
+    def __init__(self, read_logs: ReadLogs) -> None:
         self._read_logs = read_logs
-        self._initial = initial
         self._run: _Run | None = None
 
     def plan(self, frame: Any, batch_id: int) -> PlannedBatch:
@@ -162,7 +160,7 @@ class LivePlans:
     def began(self, plan: PlannedBatch) -> Mapping[TopicPartition, int]:
         """Return the first offsets of the sources of `plan`, the plan that was read last.
 
-        Raises JvmError, and the errors of `initial`.
+        Raises JvmError.
         """
         run = self._run
         if run is None:
@@ -205,7 +203,7 @@ class LivePlans:
         try:
             text = str(run.streams[index].initialOffset().json())  # it reads `sources/<index>/0`
         except FAILURES:  # a V1 source has no such method, another thread no active session
-            offsets = self._initial(run.checkpoint, index)
+            offsets = beginnings(run.query).get(index)
         else:
             offsets = position_of(batch_id, {index: text}).committed[index]
         if offsets is None:

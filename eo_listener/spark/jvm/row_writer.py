@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from eo_listener.client_config.kafka_options import Partitioner
-from eo_listener.spark.jvm.calls import asking
-from eo_listener.spark.jvm.running_jvm import SHIM_ROOT, require_shim_class
+from eo_listener.spark.jvm.calls import SHIM_ROOT, asking, require_shim_class
 from eo_listener.spark.jvm.stage_attempts import refuse_repeated_stages
 
 _SINK: Final = f"{SHIM_ROOT}.sink"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
+from eo_listener.offsets import Offsets
 from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_jvm import SHIM_PACKAGE, class_of
+from eo_listener.spark.jvm.calls import SHIM_PACKAGE, asking, call, class_of
 from eo_listener.spark.shim import SourceOptions
 
 if TYPE_CHECKING:
@@ -169,6 +169,26 @@ def _class_names(execution: Any) -> Iterator[str]:
 def _is_real_time(execution: Any) -> bool:
     trigger = call(execution, "trigger")
     return trigger is not None and trigger.getClass().getSimpleName() == _REAL_TIME
+
+
+def beginnings(query: RunningQuery) -> Mapping[int, Offsets]:
+    """Return the offsets at which the query's Kafka sources began, by index. Raises JvmError.
+
+    Spark writes them to the checkpoint before the first batch. The result leaves out sources
+    without such a file.
+    """
+    contents = {}
+    with asking("read the offsets at which the query began"):
+        execution, hadoop = query.execution, query.jvm.org.apache.hadoop.fs
+        settings = execution.sparkSessionForStream().sessionState().newHadoopConf()
+        for index, stream in enumerate(distinct_streams(execution)):
+            path = hadoop.Path(str(execution.resolvedCheckpointRoot()), f"sources/{index}/0")
+            files = path.getFileSystem(settings)
+            if is_kafka(stream) and files.exists(path):
+                file = files.open(path)
+                contents[index] = bytes(file.readAllBytes())
+                file.close()
+    return shim.beginnings_of(contents)
 
 
 _SOURCES_TASK: Final = "read the sources of the query"

@@ -16,8 +16,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
-from eo_listener.spark.jvm.calls import FAILURES, asking
-from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.calls import FAILURES, asking, class_of
 
 _NAMES: Final = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.SparkSession")
 """The names of Spark's session class. Spark 4 has the first class, Spark 3.5 only the second."""
@@ -78,8 +77,7 @@ def candidate_sessions(default: Any = None) -> tuple[Any, ...]:
 def session_apart(session: Any, prefix: str) -> Any:
     """Return a new session with the settings of `session` whose names begin with `prefix`.
 
-    The new session has its own catalogs, and what is set in it concerns no other session. Raises
-    JvmError.
+    The new session has its own catalogs, and its settings affect no other session. Raises JvmError.
     """
     with asking("make a session"):
         apart = session.newSession()

@@ -19,8 +19,7 @@ from py4j.protocol import Py4JJavaError
 
 from eo_listener.errors import RetriableSinkError
 from eo_listener.spark.computed_rows import rows_lost
-from eo_listener.spark.jvm.calls import asking, call
-from eo_listener.spark.jvm.running_jvm import class_of
+from eo_listener.spark.jvm.calls import asking, call, class_of
 from eo_listener.spark.jvm.running_query import elements
 
 if TYPE_CHECKING:

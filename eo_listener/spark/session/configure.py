@@ -265,21 +265,19 @@ def _running_jvm_has_all(spark: Installation, needed: Mapping[str, bool]) -> boo
 
     Raises JvmAlreadyRunningError if the running JVM lacks a part.
     """
-    from eo_listener.spark.jvm import running_jvm  # noqa: PLC0415 - imports pyspark: a missing pyspark is reported above
+    from eo_listener.spark.jvm import calls  # noqa: PLC0415 - imports pyspark: a missing pyspark is reported above
 
-    if not running_jvm.is_running():
+    if not calls.is_running():
         return False
     classes = {
-        "shim": running_jvm.SHIM,
-        "connector": running_jvm.KAFKA,
-        "delta": running_jvm.DELTA,
-        "iceberg": running_jvm.ICEBERG,
+        "shim": calls.SHIM,
+        "connector": calls.KAFKA,
+        "delta": calls.DELTA,
+        "iceberg": calls.ICEBERG,
     }
-    missing = {
-        part for part, name in classes.items() if needed[part] and not running_jvm.has_class(name)
-    }
+    missing = {part for part, name in classes.items() if needed[part] and not calls.has_class(name)}
     if missing:
-        raise too_late(spark, missing, submitted=running_jvm.under_submit())
+        raise too_late(spark, missing, submitted=calls.under_submit())
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 NAME: Final = "delta-spark"
@@ -13,7 +12,6 @@ CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 EXTENSIONS: Final = "spark.sql.extensions"
 SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 
-_MADE_FOR: Final = re.compile(rf"{NAME}_(\d+\.\d+)[-:](\d+\.\d+\.\d+)")
 _RELEASES: Final = {"3.5": "3.3.2", "4.0": "4.0.1", "4.1": "4.1.0"}
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.audit_reading import AuditReading, read_audit
-from eo_listener.cli.serve.page_server import AllowedHosts, PageServer
-from eo_listener.cli.serve.responses import respond
+from eo_listener.cli.serve.page_server import AllowedHosts, PageServer, respond
 from eo_listener.cli.serve.watched import Moment, Watched
 from eo_listener.errors import EoListenerError
 from eo_listener.model.commit_metadata import CommitMetadata

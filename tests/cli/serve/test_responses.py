@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eo_listener.cli.position_reader import AuditRequest
 from eo_listener.cli.serve.groups_section import path_of
-from eo_listener.cli.serve.responses import respond
+from eo_listener.cli.serve.page_server import respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict

@@ -277,6 +277,21 @@ def test_unused_ones_are_given_back(
     assert house.opened.count(house.store(clusters[0])) == 2
 
 
+def test_a_fenced_one_is_given_back(
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run has ended, and nothing waits: the next run opens a client of its own."""
+    monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
+    house.store().faults.append(failing("_FENCED"))
+    house.committer.offer(commit(5))
+    assert not house.committer.flush(5.0)
+    house.committer.set_used_clusters(())
+    until(lambda: not workers())
+    house.committer.offer(commit(6))
+    assert house.committer.flush(5.0)
+    assert house.store().groups["g"][P0].offset == 6
+
+
 def test_unconfirmed_ones_are_kept(
     house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -633,12 +633,13 @@ def test_repeats_come_in_the_order_of_their_times() -> None:
     assert group_state.send(80.0).positions.keys() == {P0, P1}
 
 
-def test_observers_hear_what_a_sink_has_committed() -> None:
-    """The group holds it, so it counts as committed; nothing is sent."""
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
+    """The group holds it, so it counts as committed; the batch in doubt does not yet."""
     kafka = Kafka()
     group_state = GroupWithKafka(kafka)
     written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
-    kafka.held[P0] = Position(offset=5, metadata=written.text())
+    kafka.held[P0] = Position(offset=5 + ahead, metadata=written.text())
     group_state.offer({P0: by(5)})
     group_state.compare(0.0)
     assert group_state.only(Committed).offsets == {P0: 5}
@@ -722,6 +723,65 @@ def test_the_first_commit_of_an_ended_run_takes_nobody_back(writer: str, again: 
         group_state.confirm(group_state.send(60.0), 60.0)
         assert group_state.kafka.held[P0] == by(100)
     assert group_state.next_try() is None
+
+
+REWOUND = CommitMetadata(
+    name="q", query_id="q1", run_id="cmd", batch_id=3, rewound_from=100, command="group rewind"
+)
+LATER = [  # commits that no run of q1 made
+    by(30, query="q2", run="r2"),
+    Position(offset=30, metadata=""),
+    Position(offset=30, metadata=REWOUND.text()),
+]
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("how", ["sent", "not read", "beyond the log's end"])
+def test_an_ended_run_takes_the_group_from_nobody(how: str, later: Position) -> None:
+    """Its last offset waits for Kafka; meanwhile somebody else, or a command, moves the group."""
+    group_state = GroupWithKafka(Kafka(end=50 if how.startswith("beyond") else 1000))
+    group_state.offer({P0: by(100)})
+    if how == "not read":
+        group_state.unread(0.0)
+    else:
+        group_state.compare(0.0)
+    if how == "sent":
+        group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.held[P0], group_state.kafka.ends[P0] = later, 1000
+    group_state.compare(60.0)
+    assert group_state.next_try() is None
+    assert not group_state.complete()  # until a later run is where the group is
+    group_state.offer({P0: by(120, run="r3")})
+    group_state.repeat(61.0)
+    assert group_state.complete()
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_the_first_commit_of_an_ended_run_is_not_repeated_over_others(later: Position) -> None:
+    """A command names the query whose group it moves back; it is no late request of that query."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.held[P0] = later
+    group_state.compare(60.0)
+    assert group_state.next_try() is None
+
+
+@pytest.mark.parametrize("earlier", [None, *LATER])
+@pytest.mark.parametrize("read", [False, True])
+def test_an_ended_run_still_commits_its_last_offset(earlier: Position | None, read: bool) -> None:
+    """A short run ends before the group is read; what the group held before it is no obstacle."""
+    group_state = GroupWithKafka()
+    if earlier is not None:
+        group_state.kafka.held[P0] = earlier
+    group_state.offer({P0: by(100)})
+    if read:
+        group_state.compare(0.0)
+        group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
+    group_state.end_run("r1")
+    group_state.compare(60.0)
+    assert group_state.send(60.0).positions == {P0: by(100)}
 
 
 def test_a_query_that_runs_again_is_live() -> None:
@@ -856,6 +916,17 @@ def test_a_new_run_that_finds_the_group_taken_takes_it_back_once() -> None:
     assert group_state.next(400.0) is None
 
 
+def test_a_run_that_has_committed_does_not_take_the_group_back() -> None:
+    """Whoever fences it began later."""
+    group_state = seasoned()
+    group_state.end_run("r1")
+    group_state.commit({P0: by(6, run="r2")}, 200.0)
+    group_state.offer({P0: by(7, run="r2")})
+    fenced(group_state, 201.0)
+    assert group_state.of(CommitterFenced)
+    assert group_state.next(300.0) is None
+
+
 def test_two_new_drivers_do_not_take_a_group_from_each_other_for_ever() -> None:
     """Whoever is fenced at its first commit of all has a successor, and stops."""
     group_state = GroupWithKafka()
@@ -938,6 +1009,19 @@ def test_a_run_whose_first_look_shows_the_new_topic_is_no_part_of_the_old_one() 
     group_state.repeat(200.0)
     assert group_state.kafka.held == {P0: by(2, query="q2", run="r2")}
     assert not group_state.of(TopicRecreated)
+
+
+def test_a_run_that_began_since_the_last_look_goes_on_beside_one_that_is_stopped() -> None:
+    """The old topic was last seen before its first offer."""
+    group_state = seasoned()
+    group_state.kafka.topic_id = "id2"
+    group_state.kafka.held.clear()
+    group_state.offer({P0: by(6), P1: by(6)})
+    group_state.offer({P1: by(2, query="q2", run="r2")})
+    group_state.repeat(200.0)
+    (event,) = group_state.of(TopicRecreated)
+    assert event.offsets == Offsets({P0: 6})
+    assert group_state.kafka.held == {P1: by(2, query="q2", run="r2")}
 
 
 def test_one_stale_id_stops_no_query() -> None:

@@ -38,9 +38,8 @@ class MemoryTracking:
         self.store = MemoryGroups()
         self.events: list[Event] = []
         observers = Observers(self.events.append)
-        self.committer = Committer(
-            lambda cluster: self.store, observers=observers, policy=Policy(on_rewind=on_rewind)
-        )
+        policy = Policy(on_rewind=on_rewind, accept_marks=guard is GuardMode.WARN)
+        self.committer = Committer(lambda cluster: self.store, observers=observers, policy=policy)
         self.buffer = EventBuffer()
         self.tracker = QueryTracker(
             GroupRouting(), queries, self.committer, observers, guard=guard, recommit_interval=HOUR

@@ -303,7 +303,7 @@ def test_where_a_location_without_a_scheme_is(
     """Where Spark says; without a session nobody knows, so its full URI is asked for."""
     assert cluster.open == 0
     where = {"asked": batches.folder.as_uri()}
-    monkeypatch.setattr("eo_listener.spark.jvm.running_jvm.qualified", where.get)
+    monkeypatch.setattr("eo_listener.spark.jvm.calls.qualified", where.get)
     with pytest.raises(SettingsError, match="already exists at asked"):
         started(group="g", checkpoint_location="asked")
     with pytest.raises(SettingsError, match="which file system /x is on") as unknown:

@@ -49,7 +49,7 @@ from eo_listener.sinks.kafka.task_rows import (
     unfenced_properties,
 )
 from eo_listener.sinks.kafka.transaction import BegunTransaction, DeadLetters, ProducerEpoch
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from eo_listener.testing.made_up_entries import entry_of, plan_of
 from tests.sinks.kafka.frames import without_spark
 from tests.sinks.kafka.made_up_tasks import report

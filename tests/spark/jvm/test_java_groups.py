@@ -22,7 +22,7 @@ from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from tests.broker import Broker, Listener, parse_rows
 from tests.conftest import kafka_version
 from tests.groups import insist

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode, QueryReader
+from eo_listener.spark.jvm.calls import SHIM, has_class
 from eo_listener.spark.jvm.driver import LiveQueries
-from eo_listener.spark.jvm.running_jvm import SHIM, has_class
 from eo_listener.spark.jvm.running_query import RunningQuery, find, source_options
 from tests.spark.jvm.conftest import Start
 
@@ -40,6 +40,7 @@ def test_held_until_forgotten(spark: SparkSession, start: Start) -> None:
     assert position is not None
     assert (position.batch_id >= 0, dict(position.committed)) == (True, {})
     assert reader.options(*ids) == {}
+    assert reader.beginnings(*ids) == {}  # only Kafka's are of use
     reader.forget(ids[1])
     with pytest.raises(JvmError, match="not running"):
         reader.position(*ids)
@@ -49,12 +50,12 @@ def test_unknown_query(spark: SparkSession) -> None:
     """A query of which nobody knows is a JvmError, with a session to ask and without one."""
     ids = str(uuid.uuid4()), str(uuid.uuid4())
     live = LiveQueries()
-    for question in (live.options, live.mode, live.position, live.has_ended):
+    for question in (live.options, live.mode, live.position, live.beginnings, live.has_ended):
         with pytest.raises(JvmError, match="not running"):
             question(*ids)
     live.attach(spark)
     assert live.has_ended(*ids)
-    for question in (live.options, live.mode, live.position):
+    for question in (live.options, live.mode, live.position, live.beginnings):
         with pytest.raises(JvmError, match="not running"):
             question(*ids)
 

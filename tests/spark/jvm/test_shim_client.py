@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from eo_listener.client_config.tls import REQUEST, KeyStore
 from eo_listener.errors import JvmError
 from eo_listener.spark import java
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 
 pytestmark = pytest.mark.spark
 
@@ -95,7 +95,7 @@ import json, sys
 from eo_listener.errors import JvmAlreadyRunningError, JvmError, KafkaError
 from eo_listener.kafka.java_groups import JavaGroups
 from eo_listener.spark.session.configure import configure
-from eo_listener.spark.jvm.shim_client import JvmShimClient
+from eo_listener.spark.jvm.calls import JvmShimClient
 from eo_listener.offsets import Position, TopicPartition
 
 def say():

@@ -19,6 +19,7 @@ public final class QueryAnswers {
       Map.of(
           "sources", SourceInspector::inspect,
           "position", PositionInspector::inspect,
+          "beginnings", BeginningInspector::inspect,
           "mode", query -> ExecutionMode.of(new SparkQuery(query).execution()).name(),
           ENDED, query -> String.valueOf(new SparkQuery(query).hasEnded()));
 
