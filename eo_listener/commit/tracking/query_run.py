@@ -163,22 +163,11 @@ class QueryRun:
                 added = {tp: beginning for tp in new if tp.topic in topics}
                 self.beginnings.setdefault(source.index, {}).update(added)
 
-    def violated(
-        self,
-        source: int,
-        batch_id: int,
-        violations: tuple[Violation, ...] = (),
-        *,
-        withheld: bool = False,
-    ) -> GuardViolation:
-        """Return the event that reports the violations in a batch."""
+    def violated(self, source: int, batch_id: int) -> GuardViolation:
+        """Return the event that reports violations in a batch, without the violations."""
+        run = {"query": self.query, "run_id": self.run_id}
         return GuardViolation(
-            query=self.query,
-            run_id=self.run_id,
-            batch_id=batch_id,
-            source=source,
-            violations=violations,
-            withheld=withheld,
+            **run, batch_id=batch_id, source=source, violations=(), withheld=False
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:

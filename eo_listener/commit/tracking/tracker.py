@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from eo_listener.commit.groups.cluster_state import DueTimes
@@ -514,4 +514,5 @@ class RunGuard:
             run.withheld.add(source)
             for part in routed.sources.get(source, ()):
                 self._committer.withhold(part)
-        self._observers.notify(run.violated(source, batch_id, violations, withheld=withheld))
+        event = run.violated(source, batch_id)
+        self._observers.notify(replace(event, violations=violations, withheld=withheld))
