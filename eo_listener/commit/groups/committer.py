@@ -64,13 +64,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups() as groups:
-                groups.group(commit.group).offer(
-                    commit.positions,
-                    owner=commit.owner,
-                    recommit=recommit,
-                    lossy=commit.lossy,
-                    rivals=commit.rivals,
-                )
+                groups.group(commit.group).offer(commit, recommit=recommit)
 
     def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
         """Have the group compared with `beginnings` before a run's first offer to the group.
@@ -81,9 +75,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups(changes=False) as groups:
-                groups.group(commit.group).add_beginnings(
-                    commit.positions, beginnings, owner=commit.owner
-                )
+                groups.group(commit.group).add_beginnings(commit, beginnings)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Stop committing these positions and all newer ones, because the guard withholds them.
@@ -94,7 +86,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups() as groups:
-                groups.group(commit.group).withhold(commit.positions)
+                groups.group(commit.group).withhold(commit)
             if recommit:
                 self.offer(commit, recommit=True)
 

@@ -32,7 +32,7 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.sinks.dead_letters import DeadLetter, Refusals
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka import ledger
-from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.catalog import Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import UNREACHABLE, Explanation, is_fenced
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
@@ -452,11 +452,7 @@ class BatchTransaction:
         if self.dead_letters.topic is not None:
             names.append(self.dead_letters.topic)
         described = self.logs.topics([*names, self.heads.name], self._deadline())
-        topics = {
-            name: Target(id=topic.id, partitions=len(topic.partitions))
-            for name, topic in described.items()
-        }
-        return Targets.require(topics, names, self.target.explain)
+        return Targets.require(described, names, self.target.explain)
 
     def _refuse_other_cluster(self) -> None:
         """Raise SettingsError if a topic of the source is not on the cluster of the group."""

@@ -41,6 +41,7 @@ from eo_listener.errors import (
     UnfinishedBatchError,
     few,
 )
+from eo_listener.kafka.logs import Topic
 from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
 from eo_listener.kafka.range_reader import TargetLog, TargetLogs
 from eo_listener.model.fault_points import fault_point
@@ -48,7 +49,7 @@ from eo_listener.model.ledger import Applied, Entry, Head, Unexpected, Unexpecte
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import foreign_writer, refuse_moved
 from eo_listener.sinks.kafka import ledger
-from eo_listener.sinks.kafka.catalog import Target, Targets, topic_recreated
+from eo_listener.sinks.kafka.catalog import Targets, topic_recreated
 from eo_listener.sinks.kafka.ledger import BatchKey, BatchRecord, Ranges, TargetEnds
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic, readable
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
@@ -627,7 +628,7 @@ class UnfencedBatch:
                 cause="it was deleted, and may be about to be recreated",
             )
         described = {
-            name: Target(id=log.id, partitions=len(log.ranges)) for name, log in topics.items()
+            name: Topic(id=log.id, partitions=frozenset(log.ranges)) for name, log in topics.items()
         }
         before = self._targets
         self._targets = Targets.require(described, self.target.topics, self.target.explain)
