@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from eo_listener import PostgresSink, SqliteSink, exactly_once, starting_offsets
 from eo_listener.events import BatchReplayed, Event
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing import MemorySink

@@ -16,8 +16,7 @@ from eo_listener.commit.tracking.routing import TOKENS
 from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.spark.checkpoint.planned_batches import CheckpointPlans

@@ -255,6 +255,9 @@ class PartitionState:
         self.retry_state, self.renews = None, False
         if self.pending == position:
             self.pending = None
+        elif self.pending is not None and self.pending.offset < position.offset:
+            # A later run offered it while the request was under way.
+            self.pending = _rewinding(self.pending, position.offset)
 
     def ask_snapshot(self) -> None:
         """Record that a snapshot is requested now. A later need requires another snapshot."""

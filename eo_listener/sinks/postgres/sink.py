@@ -38,10 +38,9 @@ from eo_listener.sinks.postgres.connection import Connection, answers, connect, 
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
+from eo_listener.sinks.postgres.executor_writers import NoStagingError, Partitions, Staging, rows_of
 from eo_listener.sinks.postgres.ledger import Ledger, sink_key
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
-from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
-from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter
 from eo_listener.sinks.postgres.types import as_text
 from eo_listener.sinks.postgres.user_sql import check_apply

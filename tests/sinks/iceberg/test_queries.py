@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from eo_listener import IcebergSink, exactly_once
 from eo_listener.events import BatchApplied, BatchReplayed, Event
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS
 from tests.sinks.chapters.lake import interpret
