@@ -828,17 +828,30 @@ def test_a_lower_offset_is_judged_by_the_group() -> None:
     assert group_state.kafka.held == {P0: by(4, query="q3", run="r3")}
 
 
-def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer() -> None:
-    """The commit of the run that has ended was under way, and has landed."""
-    group_state = seasoned()
+@pytest.mark.parametrize("on_rewind", OnRewind)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer(
+    on_rewind: OnRewind, *, first: bool
+) -> None:
+    """The commit of the run that has ended was under way, and has landed: a rewind, declared."""
+    policy = Policy(on_rewind=on_rewind)
+    group_state = GroupWithKafka(policy=policy) if first else seasoned(policy=policy)
     group_state.offer({P0: by(100)})
+    if first:
+        group_state.compare(70.0)
     request = group_state.send(70.0)
     group_state.end_run("r1")
     group_state.offer({P0: by(10, query="q2", run="r2")})
     group_state.confirm(request, 71.0)
     group_state.compare(71.0)
-    assert group_state.of(CommitRefused)
-    assert group_state.next(71.0) is None
+    if on_rewind is OnRewind.REFUSE:
+        assert group_state.of(CommitRefused)
+        assert group_state.next(71.0) is None
+        return
+    sent = group_state.send(71.0).positions[P0]
+    metadata = CommitMetadata.parse(sent.metadata)
+    assert metadata is not None
+    assert (sent.offset, metadata.rewound_from) == (10, 100)
 
 
 def test_a_waiting_position_gives_way_to_the_next_run_of_its_query() -> None:
