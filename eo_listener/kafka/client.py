@@ -74,17 +74,18 @@ OUTSIDER = Role(
 # Reads a group only after the transactions on it have ended.
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
 
-_MEMBER = {
-    # A fixed name: a member that joins with this name takes the place of the previous member.
-    "group.instance.id": INSTANCE_ID,
-    # The maximum: other groups may delay the committer's thread, which polls. And a member that has
-    # not polled for this long joins again, and displaces the member that has replaced it.
-    "max.poll.interval.ms": "86400000",
-    "topic.metadata.refresh.interval.ms": "30000",
-}
-_MEMBER_FIXED = {"enable.auto.commit": "false"}
-# The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
-MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
+MEMBER = Role(
+    settings={
+        # A fixed name: a member that joins with this name takes the place of the previous member.
+        "group.instance.id": INSTANCE_ID,
+        # The maximum: other groups may delay the committer's thread, which polls. And a member that has
+        # not polled for this long joins again, and displaces the member that has replaced it.
+        "max.poll.interval.ms": "86400000",
+        "topic.metadata.refresh.interval.ms": "30000",
+        # The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
+    },
+    fixed={"enable.auto.commit": "false"},
+)
 
 # librdkafka writes fatal errors of a client to stderr at any level, unless it has a logger.
 SILENT = logging.getLogger("eo_listener.librdkafka")

@@ -494,7 +494,7 @@ def _positions(entry: Entry) -> dict[TopicPartition, Position]:
     metadata = CommitMetadata.for_batch(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     )
-    text = metadata.of_sink().text()
+    text = replace(metadata, by_sink=True).text()
     return {
         tp: Position(offset=move.range.until, metadata=text)
         for tp, move in entry.kafka_moves.items()

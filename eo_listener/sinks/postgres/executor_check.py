@@ -123,8 +123,8 @@ def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Proved:
             executors=f"executors connect as {role!r} to database {database!r}, the driver as "
             f"{driver[0]!r} to {driver[1]!r}"
         )
-    elsewhere = "with this dsn executors and driver reach different servers"
-    return Proved(executors=None if row[2] else elsewhere)
+    different = "with this dsn executors and driver reach different servers"
+    return Proved(executors=None if row[2] else different)
 
 
 def _probe_executors(

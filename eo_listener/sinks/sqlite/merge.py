@@ -261,12 +261,10 @@ class Merge(RowWrites):
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
         with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:
-            yield from self._written(self._newest(chosen))
-
-    def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
-        for refusal in self._write_each(self._upsert.write(), rows, lambda: self._offered):
-            self._has_row = False
-            yield self._letter(refusal)
+            rows = self._newest(chosen)
+            for refusal in self._write_each(self._upsert.write(), rows, lambda: self._offered):
+                self._has_row = False
+                yield self._letter(refusal)
 
     def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         has_clash = False

@@ -659,7 +659,7 @@ def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
     """The group holds it, so it counts as committed; the batch in doubt does not yet."""
     kafka = Kafka()
     group_state = GroupWithKafka(kafka)
-    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
+    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0, by_sink=True)
     kafka.held[P0] = Position(offset=5 + ahead, metadata=written.text())
     group_state.offer({P0: by(5)})
     group_state.compare(0.0)
