@@ -78,8 +78,8 @@ MEMBER = Role(
     settings={
         # A fixed name: a member that joins with this name takes the place of the previous member.
         "group.instance.id": INSTANCE_ID,
-        # The maximum: other groups may delay the committer's thread, which polls. And a member that has
-        # not polled for this long joins again, and displaces the member that has replaced it.
+        # The maximum: other groups may delay the committer's thread, which polls. And a member that
+        # has not polled for this long joins again, and displaces the member that has replaced it.
         "max.poll.interval.ms": "86400000",
         "topic.metadata.refresh.interval.ms": "30000",
         # The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
