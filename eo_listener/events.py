@@ -174,6 +174,19 @@ class SourceIgnored(Event):
     fix: str
     misconfigured: bool
     """Set if a setting is wrong; not set for a source that just has no group."""
+    retried: bool = False
+    """Set if Spark did not return the source's options. The listener asks again: OptionsRead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionsRead(Event):
+    """The listener has read options that it could not read, and withdraws its SourceIgnored.
+
+    It commits the offsets of the run. If a source has no group, another SourceIgnored follows.
+    """
+
+    query: str
+    run_id: str
 
 
 class ViolationKind(Enum):

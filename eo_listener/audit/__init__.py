@@ -3,9 +3,8 @@
 The proof itself reads and writes nothing.
 """
 
-from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
+from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader, RowFacts, read_rows
 from eo_listener.audit.proof import AuditFinding, AuditFindingKind, Gravity, explain, prove
-from eo_listener.audit.table_rows import RowFacts, read_rows
 
 __all__ = [
     "AppliedRange",

@@ -30,7 +30,7 @@ from eo_listener.audit.source_checks import applied_by_all, commit_checkpoint, m
 from eo_listener.errors import counted, few
 from eo_listener.model.check_finding import Severity
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 _ONLY_BACK: Final = (

@@ -35,9 +35,9 @@ from eo_listener.errors import (
     length,
 )
 from eo_listener.model.check_finding import Severity
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
 from eo_listener.model.ledger_place import LedgerStore, literal
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 

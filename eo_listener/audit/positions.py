@@ -15,10 +15,9 @@ from typing import Any
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import Intervals, union, without
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, TableRollback
 from eo_listener.model.ledger_place import LedgerStore
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, PlannedBatch
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 
 Ends = Mapping[TopicPartition, int]

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader
+from eo_listener.audit.evidence import AppliedRange, LogFacts, LogReader, RowFacts, read_rows
 from eo_listener.audit.intervals import Intervals, common, union, without
-from eo_listener.audit.table_rows import RowFacts, read_rows
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 

@@ -18,8 +18,8 @@ from eo_listener.audit.position_finding import (
 from eo_listener.audit.positions import Ends, LedgerPositions, Positions, SourcePositions, lowest
 from eo_listener.errors import few
 from eo_listener.model.check_finding import Severity
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 _FEW = 3  # commands in one line

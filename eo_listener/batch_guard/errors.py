@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from eo_listener.batch_guard.error_kinds import BESIDE_KAFKA, MOVE_BACK, STATE, BatchErrorKind
 from eo_listener.errors import few
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace, literal
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 _AT_ONCE = "--execute"

@@ -22,9 +22,8 @@ from typing import Literal
 from eo_listener.batch_guard.error_kinds import BatchErrorKind
 from eo_listener.batch_guard.errors import BatchErrors, SinkLedger
 from eo_listener.errors import SettingsError
-from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Entry, Head, LedgerKey, Move
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, CountedSources, PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 

@@ -36,6 +36,7 @@ from eo_listener.cli.options import (
     console,
     named,
     new_table,
+    picked,
     print_json,
     require_cluster,
     require_names,
@@ -401,18 +402,10 @@ class PartitionPositions:
 
     def document(self) -> dict[str, Any]:
         """Return the positions as a JSON document."""
-        log = self.log
         return {
             **self.partition._asdict(),
-            "log": log
-            and {
-                "start": log.start,
-                "stable": log.stable,
-                "end": log.end,
-                "topic_id": log.topic_id,
-            },
-            "committed": self.committed,
-            "planned": self.planned,
+            "log": self.log and picked(self.log, "start", "stable", "end", "topic_id"),
+            **picked(self, "committed", "planned"),
             "groups": dict(self.groups),
             "ledgers": [
                 {

@@ -14,6 +14,7 @@ from eo_listener.cli.options import (
     Storage,
     console,
     named,
+    picked,
     print_json,
     print_line,
     storage_options,
@@ -194,10 +195,7 @@ def _batch_document(
     if batch is None:
         return None
     return {
-        "batch": batch.batch,
+        **picked(batch, "batch", "continuous", "planned_at", "watermark"),
         "done": contents.done(batch),
         "format": batch.version,
-        "continuous": batch.continuous,
-        "planned_at": batch.planned_at,
-        "watermark": batch.watermark,
     }

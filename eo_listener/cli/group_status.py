@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eo_listener.cli.options import picked
 from eo_listener.errors import KafkaError
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.many_groups import HeldByGroup, ManyGroups
@@ -82,12 +83,8 @@ class GroupStatus:
         """Return the status as a JSON document."""
         verdict = self.verdict
         return {
-            "group": self.group,
-            "lag": self.lag,
-            "stable_lag": self.stable_lag,
-            "age": self.age,
+            **picked(self, "group", "lag", "stable_lag", "age", "drained_in"),
             "verdict": None if verdict is None else verdict.value,
-            "drained_in": self.drained_in,
             "since_commit": self.quiet,
             **({} if self.error is None else {"error": self.error}),
             "partitions": [self._row(row) for row in self.rows],
@@ -97,11 +94,8 @@ class GroupStatus:
         verdict = self.verdicts.get(row.partition)
         return {
             **row.partition._asdict(),
-            "committed": row.committed,
-            "log_end": row.log_end,
+            **picked(row, "committed", "log_end", "lag", "stable_lag"),
             "log_stable": row.stable_end,
-            "lag": row.lag,
-            "stable_lag": row.stable_lag,
             "age": row.age(self.now_ms),
             "verdict": None if verdict is None else verdict.value,
             "query": row.writer and row.writer.author,
@@ -241,7 +235,7 @@ class StatusReader:
             offsets: dict[TopicPartition, int] = {}
             for (_, tp), offset in remaining.items():
                 offsets.setdefault(tp, offset)
-            times = oldest_records(self._properties, offsets, committed=False, seconds=seconds)
+            times = oldest_records(self._properties, offsets, seconds=seconds)
             for key in [key for key, offset in remaining.items() if offsets[key[1]] == offset]:
                 del remaining[key]
                 if key[1] in times:

@@ -28,6 +28,7 @@ from eo_listener.cli.options import (
     console,
     named,
     parse_partition,
+    picked,
     print_json,
     print_line,
     require_cluster,
@@ -574,10 +575,8 @@ def _document(label: str, ledgers: _Found) -> Mapping[str, object]:
                 "history": [
                     {
                         **_head(entry.partition, entry.head),
-                        "rows": entry.rows,
-                        "verdict": entry.verdict,
+                        **picked(entry, "rows", "verdict", "applied_at"),
                         "gap": None if entry.gap is None else list(entry.gap),
-                        "applied_at": entry.applied_at,
                     }
                     for entry in history
                 ],
@@ -592,8 +591,5 @@ def _head(tp: TopicPartition, head: Head) -> dict[str, object]:
         **tp._asdict(),
         "start_offset": head.range.start,
         "next_offset": head.range.until,
-        "topic_id": head.topic_id,
-        "query_id": head.query_id,
-        "run_id": head.run_id,
-        "batch_id": head.batch_id,
+        **picked(head, "topic_id", "query_id", "run_id", "batch_id"),
     }

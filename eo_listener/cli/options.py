@@ -265,6 +265,11 @@ def escaped(text: str, *, keep: str = "") -> str:
     )
 
 
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Return the attributes `names` of `value`, for a JSON document."""
+    return {name: getattr(value, name) for name in names}
+
+
 def print_json(value: object) -> None:
     """Print one JSON document on one line, with escapes for characters that cannot be encoded."""
     text = json.dumps(value, ensure_ascii=False)

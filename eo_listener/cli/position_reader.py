@@ -39,8 +39,8 @@ from eo_listener.errors import (
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.range_reader import RecordReader, oldest_records
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
@@ -712,6 +712,6 @@ def _open_since(
     properties: Mapping[str, str], logs: Mapping[TopicPartition, LogFacts]
 ) -> dict[TopicPartition, float]:
     still_open = {tp: log.stable for tp, log in logs.items() if log.stable < log.end}
-    times = oldest_records(properties, still_open, committed=False, seconds=_OLDEST)
+    times = oldest_records(properties, still_open, seconds=_OLDEST)
     now = time.time()
     return {tp: max(0.0, now - written / 1000) for tp, written in times.items()}

@@ -20,11 +20,11 @@ from eo_listener.cli.options import (
     OptionalServers,
     as_properties,
     console,
+    new_table,
     print_json,
     print_line,
     require_cluster,
     require_names,
-    table_of,
 )
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
 from eo_listener.errors import EoListenerError, ExitCode, SettingsError
@@ -32,7 +32,7 @@ from eo_listener.kafka.group_stores import check
 from eo_listener.model.check_finding import CheckFinding, checked, note, to_act_on
 from eo_listener.model.ledger_place import LedgerStore, place_of
 from eo_listener.preflight import child_process
-from eo_listener.preflight.child_process import Request
+from eo_listener.preflight.facts import Request
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.spark.session.local_check import check_machine
 from eo_listener.spark.session.local_spark import LocalSpark
@@ -156,39 +156,36 @@ def _sink_findings(
     stores = {LedgerStore.from_address(place.address) for place in places}
     tables = [LedgerAddress(store=store, place="") for store in stores if store and store.in_table]
     with closing(spark_for(tables, settings)) as spark:
-        if tables:
-            yield from checked("this machine", _session_findings(spark))
+        if tables and not _has_session():
+            yield from checked("this machine", _started(spark))
         for sink in sinks:
             yield from sink.check(query)
 
 
-def _session_findings(spark: LocalSpark) -> Iterator[CheckFinding]:
-    """Start the command's own session, unless a sink's module has made one."""
+def _has_session() -> bool:
     from eo_listener.spark.jvm.sessions import candidate_sessions  # noqa: PLC0415  # needs pyspark
 
-    if not candidate_sessions():
-        version = spark.session().version
-        yield note(
-            f"Spark {version}",
-            "no module of the sinks made a Spark session, so the command checks tables in its own "
-            "session, with --spark-conf, spark-defaults.conf and the libraries of configure()",
-            "the query's session needs these libraries too: configure(builder, iceberg=True) or "
-            "delta=True",
-        )
+    return bool(candidate_sessions())
+
+
+def _started(spark: LocalSpark) -> Iterator[CheckFinding]:
+    yield note(
+        f"Spark {spark.session().version}",
+        "no module of the sinks made a Spark session, so the command checks tables in its own "
+        "session, with --spark-conf, spark-defaults.conf and the libraries of configure()",
+        "the query's session needs these libraries too: configure(builder, iceberg=True) or "
+        "delta=True",
+    )
 
 
 def _print(findings: Sequence[CheckFinding]) -> None:
     """Print a table, then each advice on an unwrapped line, since some are commands to copy."""
     out = console()
     rows = [
-        {
-            "": Text(finding.level.value, style=COLOURS[finding.level]),
-            "about": finding.about,
-            "found": finding.what,
-        }
+        (Text(finding.level.value, style=COLOURS[finding.level]), finding.about, finding.what)
         for finding in findings
     ]
-    out.print(table_of(rows))
+    out.print(new_table(("", "about", "found"), (), rows))
     for finding in findings:
         if finding.advice:
             print_line(out, f"{finding.level.value}, {finding.about}: {finding.advice}")

@@ -23,6 +23,7 @@ from eo_listener.cli.options import (
     as_properties,
     console,
     named,
+    picked,
     print_json,
     print_line,
     require_names,
@@ -424,15 +425,11 @@ def _end(transaction: OpenTransaction, now_ms: int) -> str:
 
 def _document(transaction: OpenTransaction) -> dict[str, Any]:
     return {
-        "transactional_id": transaction.transactional_id,
-        "producer_id": transaction.producer_id,
+        **picked(transaction, "transactional_id", "producer_id", "since", "ends_by", "two_phase"),
         "verdict": transaction.verdict.value,
         "why_not_known": transaction.reason,
         "ours": transaction.owner and transaction.owner._asdict(),
-        "since": transaction.since,
         "timeout": transaction.described and transaction.described.timeout,
-        "ends_by": transaction.ends_by,
-        "two_phase": transaction.two_phase,
         "partitions": [
             {
                 **tp._asdict(),

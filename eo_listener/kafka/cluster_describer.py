@@ -36,8 +36,15 @@ from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.check_finding import Findings, described, problem
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import TopicPartition
-from eo_listener.preflight.child_process import Answer, Request
-from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, GroupFacts, Member, TopicFacts
+from eo_listener.preflight.child_process import Answer
+from eo_listener.preflight.facts import (
+    LONGEST_MS,
+    ClusterFacts,
+    GroupFacts,
+    Member,
+    Request,
+    TopicFacts,
+)
 from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 
 _REACH = 6.0  # a little more than a connection may take to open
@@ -282,22 +289,21 @@ def answer(request: Request) -> Answer:
             return Answer(findings=tuple(_findings(request, cluster)), reached=True)
         except KafkaError as error:
             fix = error.fix or "Check the permissions of this client"
-            about, advice = f"cluster {request.plan.servers}", f"{fix} (-b/--bootstrap-server, -X)"
+            about, advice = f"cluster {request.servers}", f"{fix} (-b/--bootstrap-server, -X)"
             unreachable = problem(about, described(error), advice)
             return Answer(findings=(unreachable,), reached=False)
 
 
 def _findings(request: Request, cluster: ClusterDescriber) -> Findings:
-    plan = request.plan
-    yield from judge_cluster(cluster.cluster(), plan)
+    yield from judge_cluster(cluster.cluster(), request)
     named = cluster.topics(request.topics)
     for topic in named.values():
-        yield from judge_topic(topic, plan)
+        yield from judge_topic(topic, request)
     for name in request.groups:
         group = cluster.group(name)
         group_topics = frozenset(tp.topic for tp in group.held or ())
         topics = {**named, **cluster.topics(group_topics.difference(named))}
-        yield from judge_group(group, topics, plan)
+        yield from judge_group(group, topics, request)
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""Reads records in ranges of logs, their times and offsets, with a consumer in no group."""
+"""Reads records in ranges of logs, their times and offsets, with a consumer in no group.
+
+Only commands use `RecordReader`, not drivers, because it reads topic settings through the
+AdminClient, and fetches records. It stores no records.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +207,6 @@ def oldest_records(
     properties: Mapping[str, str],
     offsets: Mapping[TopicPartition, int],
     *,
-    committed: bool,
     seconds: float,
 ) -> dict[TopicPartition, int]:
     """Return the time of the first record at or after each offset, in milliseconds since 1970.
@@ -211,14 +214,14 @@ def oldest_records(
     The result lacks partitions without such a record (markers of transactions are not records), and
     partitions whose record has no time. It also lacks partitions without an answer within
     `seconds`: reading old records of many partitions may take long, and a partial answer is better
-    than none. With `committed`, records of open and aborted transactions do not count. Raises
-    SettingsError for properties that librdkafka does not accept.
+    than none. Records of open and aborted transactions also count. Raises SettingsError for
+    properties that librdkafka does not accept.
     """
     if not offsets:
         return {}
     errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
     consumer = open_reader(
-        {**properties, **_SMALL}, "eo-listener-oldest", committed=committed, error_cb=errors.record
+        {**properties, **_SMALL}, "eo-listener-oldest", committed=False, error_cb=errors.record
     )
     deadline = time.monotonic() + seconds
     remaining = set(offsets)

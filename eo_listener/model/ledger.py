@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 FORMAT = 1

@@ -1,4 +1,7 @@
-"""An HTTP server that limits the number and the duration of connections, and a request's size."""
+"""An HTTP server that limits the number and duration of connections, and a request's size.
+
+The functions here also check the address and the port on which it is to listen.
+"""
 
 from __future__ import annotations
 

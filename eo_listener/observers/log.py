@@ -174,6 +174,13 @@ def _log_of_query(event: events.Event) -> None:
             _say(logging.WARNING, "query %s: %s", event.query, _events_duplicated(event))
         case events.QueryModeDetected():
             _say(logging.INFO, "query %s: %s: %s", event.query, event.mode, event.effect)
+        case events.OptionsRead():
+            _say(
+                logging.INFO,
+                "query %s: the options of its sources have been read, so its offsets are "
+                "committed; the line that they could not be read is withdrawn",
+                event.query,
+            )
         case events.SourceIgnored():
             _say(
                 logging.WARNING if event.misconfigured else logging.INFO,

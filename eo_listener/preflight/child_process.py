@@ -13,15 +13,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from eo_listener.client_config.cluster import principal
 from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.model.check_finding import CheckFinding
-from eo_listener.preflight.facts import CheckPlan
+from eo_listener.preflight.facts import Request
 
 LONGEST = 90.0  # seconds; for an unreachable cluster the child needs about 8
 _POLITE = 10  # niceness, added to the parent's
@@ -38,43 +36,6 @@ sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
 from eo_listener.kafka.cluster_describer import main
 main()
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The request for a preflight: a cluster, and the groups and topics to check there."""
-
-    #: librdkafka's properties, which are secret.
-    properties: Mapping[str, str] = field(repr=False)
-    groups: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    mode: str = "simple"
-    recommit_interval: float = 3600.0
-    #: True if a committer of eo_listener already works on the groups.
-    running: bool = False
-
-    @property
-    def plan(self) -> CheckPlan:
-        """The plan of the commits: their mode and their client."""
-        return CheckPlan(
-            servers=self.properties.get("bootstrap.servers", ""),
-            mode=self.mode,
-            recommit_interval=self.recommit_interval,
-            protocol=self.properties.get("group.protocol", "classic"),
-            principal=principal(self.properties),
-            running=self.running,
-        )
-
-    def text(self) -> str:
-        """Return the request as JSON, including its secrets."""
-        return json.dumps(asdict(replace(self, properties=dict(self.properties))))
-
-    @classmethod
-    def parse(cls, text: str) -> Request:
-        """Read a request from its JSON."""
-        fields: dict[str, Any] = json.loads(text)
-        lists = {name: tuple(fields[name]) for name in ("groups", "topics")}
-        return cls(**{**fields, **lists})
 
 
 class BrokenOffError(UnavailableError):

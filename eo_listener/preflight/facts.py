@@ -1,4 +1,4 @@
-"""Facts about a cluster, its groups and topics, and the plan to check, without secrets.
+"""The request for a check, and facts about a cluster, its groups and topics.
 
 If Kafka refused to answer, `refused` or `error` has the name of Kafka's error, and the requested
 fact is None.
@@ -6,12 +6,14 @@ fact is None.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from eo_listener.client_config.admin_commands import grant_command
+from eo_listener.client_config.cluster import principal
 from eo_listener.offsets import Position, TopicPartition
 
 IN_BATCHES: Final = "in batches"
@@ -88,20 +90,39 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPlan:
-    """The plan of commits to a cluster: their mode, and the client's name in ACLs (`principal`).
+class Request:
+    """The request for a preflight: a cluster, and the groups and topics to check there."""
 
-    `running` is True if a committer of eo_listener already works on the cluster, so that the traces
-    of that committer are not findings.
-    """
-
-    servers: str
+    #: librdkafka's properties, which are secret.
+    properties: Mapping[str, str] = field(repr=False)
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     mode: str = "simple"
     recommit_interval: float = 3600.0
-    protocol: str = "classic"
-    principal: str | None = None
+    #: True if a committer of eo_listener already works on the groups: its traces are no findings.
     running: bool = False
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers."""
+        return self.properties.get("bootstrap.servers", "")
+
+    @property
+    def principal(self) -> str | None:
+        """The client's name in ACLs, or None if unknown."""
+        return principal(self.properties)
 
     def grant(self, operations: Collection[str], resource: Collection[str]) -> str:
         """Return the command that grants the client `operations` on a resource."""
         return grant_command(self.servers, self.principal, operations, resource)
+
+    def text(self) -> str:
+        """Return the request as JSON, including its secrets."""
+        return json.dumps(asdict(replace(self, properties=dict(self.properties))))
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """Read a request from its JSON."""
+        fields: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(fields[name]) for name in ("groups", "topics")}
+        return cls(**{**fields, **lists})

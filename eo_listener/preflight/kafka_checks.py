@@ -13,7 +13,7 @@ from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, 
 from eo_listener.model.commit_metadata import MAX_BYTES, CommitMetadata
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.offsets import Position, TopicPartition
-from eo_listener.preflight.facts import IN_BATCHES, CheckPlan, ClusterFacts, GroupFacts, TopicFacts
+from eo_listener.preflight.facts import IN_BATCHES, ClusterFacts, GroupFacts, Request, TopicFacts
 
 # Operations that imply another operation, in Kafka's AclAuthorizer.
 _IMPLIED = {"DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"}}
@@ -31,7 +31,7 @@ def missing(needed: Collection[str], granted: Collection[str]) -> tuple[str, ...
 
 
 def refused(
-    about: str, plan: CheckPlan, operations: Collection[str], resource: Collection[str]
+    about: str, plan: Request, operations: Collection[str], resource: Collection[str]
 ) -> CheckFinding:
     """Return the finding that rights on `resource` are missing.
 
@@ -56,7 +56,7 @@ _NEEDED = ("READ", "DESCRIBE")
 
 
 def judge_rights(
-    about: str, facts: TopicFacts | GroupFacts, needed: Collection[str], plan: CheckPlan
+    about: str, facts: TopicFacts | GroupFacts, needed: Collection[str], plan: Request
 ) -> Generator[CheckFinding, None, bool | None]:
     """Yield a finding unless the client is known to have the rights `needed` on a topic or group.
 
@@ -77,7 +77,7 @@ def judge_rights(
     return facts.error is None and not lacking
 
 
-def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
+def judge_topic(topic: TopicFacts, plan: Request) -> Findings:
     """Yield the findings about a topic."""
     about = f"topic {topic.name}"
     if topic.error in UNKNOWN:
@@ -102,10 +102,14 @@ def judge_topic(topic: TopicFacts, plan: CheckPlan) -> Findings:
 _OWN_GROUP = "give the query a group of its own"
 
 
-def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: CheckPlan) -> Findings:
+def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Request) -> Findings:
     """Yield the findings about a group. `topics` has the facts about the topics of its offsets."""
     about = f"group {group.name}"
-    yield from judge_group_rights(about, group, plan)
+    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
+    # Kafka describes no group of another type.
+    described = group.protocol is None or facts.error in (None, _NO_RIGHT)
+    if described and (yield from judge_rights(about, facts, ["READ"], plan)):
+        yield fine(about, "the client may commit to it (Read)")
     if group.protocol is not None:
         yield problem(about, f"it is a {group.protocol} group, not a consumer group", _OWN_GROUP)
         return
@@ -134,16 +138,7 @@ def judge_group(group: GroupFacts, topics: Mapping[str, TopicFacts], plan: Check
         yield _transactional_id(about, group.name, plan)
 
 
-def judge_group_rights(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
-    """Yield findings about the client's right to commit to a group."""
-    facts = replace(group, error=_NO_RIGHT) if group.held_error == _NO_RIGHT else group
-    if facts.protocol is not None and facts.error not in (None, _NO_RIGHT):
-        return  # Kafka describes no group of another type
-    if (yield from judge_rights(about, facts, ["READ"], plan)):
-        yield fine(about, "the client may commit to it (Read)")
-
-
-def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
+def _transactional_id(about: str, name: str, plan: Request) -> CheckFinding:
     """Return a note that the permission for the transactional id was not tried.
 
     A client can try the permission only by taking over the id, which would stop the driver that
@@ -159,7 +154,7 @@ def _transactional_id(about: str, name: str, plan: CheckPlan) -> CheckFinding:
     )
 
 
-def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
+def _members(about: str, group: GroupFacts, plan: Request) -> Findings:
     recommits = plan.mode not in ("member", IN_BATCHES)
     other_members = tuple(member for member in group.members if member.instance != INSTANCE_ID)
     if group.members and plan.running and plan.mode == "member" and not other_members:
@@ -180,7 +175,7 @@ def _members(about: str, group: GroupFacts, plan: CheckPlan) -> Findings:
         yield fine(about, f"it has no members ({group.state})")
 
 
-def _with_members(about: str, group: GroupFacts, plan: CheckPlan) -> CheckFinding:
+def _with_members(about: str, group: GroupFacts, plan: Request) -> CheckFinding:
     committers = [member for member in group.members if member.instance == INSTANCE_ID]
     names = few(group.members)
     members = f"{counted(len(group.members), 'member')} ({names})"
@@ -282,7 +277,7 @@ _PROTOCOLS = "group.coordinator.rebalance.protocols"
 _TRANSACTION_TIMEOUT = 60_000  # the committer's timeout, which is librdkafka's default too
 
 
-def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
+def judge_cluster(facts: ClusterFacts, plan: Request) -> Findings:
     """Yield the findings about a cluster."""
     about = f"cluster {facts.servers}"
     yield fine(about, f"reached, {counted(facts.brokers, 'broker')}")
@@ -298,7 +293,7 @@ def judge_cluster(facts: ClusterFacts, plan: CheckPlan) -> Findings:
     yield from _limits(about, facts, plan)
 
 
-def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
+def _retention(about: str, facts: ClusterFacts, plan: Request) -> Findings:
     minutes = facts.number(_RETENTION)
     if minutes is None:
         yield note(about, f"this broker does not report {_RETENTION}")
@@ -326,7 +321,7 @@ def _retention(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
         yield fine(about, settings + checked)
 
 
-def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
+def _limits(about: str, facts: ClusterFacts, plan: Request) -> Findings:
     longest = facts.number(_METADATA)
     if longest is not None and longest < MAX_BYTES:
         yield problem(
@@ -343,7 +338,7 @@ def _limits(about: str, facts: ClusterFacts, plan: CheckPlan) -> Findings:
             f"set -X transaction.timeout.ms={timeout} (in a program: kafka={{...}})",
         )
     protocols = (facts.settings or {}).get(_PROTOCOLS)
-    new = plan.mode == "member" and plan.protocol == "consumer"
+    new = plan.mode == "member" and plan.properties.get("group.protocol") == "consumer"
     if new and (protocols is None or "consumer" not in protocols):
         yield problem(
             about,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from eo_listener.errors import EoListenerError
 from eo_listener.events import Event, RunGroupsChanged
 from eo_listener.model.check_finding import CheckFinding
-from eo_listener.preflight.child_process import LONGEST, Request, ask, start
+from eo_listener.preflight.child_process import LONGEST, ask, start
+from eo_listener.preflight.facts import Request
 
 GATHER = 10.0  # seconds to wait for more groups, as a driver's queries tend to start together
 _AT_ONCE = 50  # groups in one child

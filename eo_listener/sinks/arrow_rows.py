@@ -14,6 +14,9 @@ the rows come in a different order the second time, some rows are lost and other
 `stream` cuts rows by their position, not by their values. If the user's frame has a shuffle,
 `stream` has Spark compute the frame only once, and keep its rows: if kept rows are lost, the sink
 must write the batch again, from its beginning.
+
+`arrow_schema` translates Spark's types from the JSON in which every Spark version writes a schema.
+pyspark can do this too, but its module, imports and signature change with the version.
 """
 
 from __future__ import annotations

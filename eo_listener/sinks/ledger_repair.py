@@ -19,8 +19,8 @@ from eo_listener.errors import (
     SettingsError,
     few,
 )
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Entry, Head, LedgerKey, Move, StoredLedger
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.protocols import LedgerReader
 from eo_listener.offsets import OffsetRange, TopicPartition
 

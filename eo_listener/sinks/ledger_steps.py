@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import Final, NamedTuple
 
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import GAP_ACCEPTED, AppliedBatch, BatchVerdict, Head
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_text import Heads
 

@@ -30,7 +30,7 @@ def judge_absent(about: str, sink: str, *, create: bool, form: str = "") -> Chec
 def judge_storage(about: str, location: str) -> CheckFinding:
     """Return the finding about this user's right to write to the URI `location`.
 
-    If a local folder does not exist, the rights of its nearest existing parent count.
+    If a local folder or file does not exist, the rights of its nearest existing parent count.
     """
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
@@ -42,7 +42,7 @@ def judge_storage(about: str, location: str) -> CheckFinding:
     folder = Path(unquote(parts.path))
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
-    if os.access(folder, os.W_OK | os.X_OK):
+    if os.access(folder, os.W_OK | os.X_OK if folder.is_dir() else os.W_OK):
         return fine(about, f"this user may write to {folder}")
     return problem(
         about,

@@ -6,9 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
@@ -19,7 +17,8 @@ from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 
-_Started = TypeVar("_Started", bound="AsText")
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)

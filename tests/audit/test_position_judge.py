@@ -22,8 +22,8 @@ from eo_listener.audit.proof import AuditFinding, AuditFindingKind
 from eo_listener.errors import KafkaError, SinkError
 from eo_listener.model.check_finding import Severity
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import LedgerKey, TableRollback
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
 from tests.audit.made_up import (

@@ -20,7 +20,7 @@ from eo_listener.audit import (
 from eo_listener.audit.intervals import Intervals, of_offsets
 from eo_listener.audit.proof import still_unclaimed
 from eo_listener.errors import FormatError
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 
 Kind = AuditFindingKind

@@ -17,9 +17,8 @@ from eo_listener.errors import (
     PartialReplayError,
     RegressionError,
 )
-from eo_listener.model.counted_sources import BATCHES, CountedSources
 from eo_listener.model.ledger import BatchVerdict, Head, LedgerKey
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, CountedSources, PlannedBatch
 from eo_listener.offsets import OffsetRange
 from tests.foreach_batch.plans import P0, P1, Ranges, head_of, judged, plan_of, refused
 

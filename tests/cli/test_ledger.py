@@ -16,8 +16,8 @@ import pytest
 from eo_listener.cli import ledger as ledger_command
 from eo_listener.cli.ledger import client_properties
 from eo_listener.errors import InUseError, SettingsError
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.ledger_address import LedgerAddress
 from eo_listener.sinks.ledger_repair import choose_key, plan_acceptance

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from eo_listener import events
+from eo_listener.commit.tracking import group_names
 from eo_listener.events import Event
 from eo_listener.follow.notices import NoticeKind
 from tests.documents.markdown import ROOT
@@ -15,6 +16,8 @@ from tests.python_source import tree_of
 from tests.wording import is_literal, is_text, template, texts_of
 
 PACKAGE = ROOT / "eo_listener"
+_TRACKING = PACKAGE / "commit" / "tracking"
+_PARTS: Final = {"problem": "", "cause": "Cause: ", "fix": "Fix: "}
 _FEWEST_WORDS = 4  # fewer are a part of a line, or only say of what it is
 _LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "log": "WARNING"}
 
@@ -59,15 +62,35 @@ def lines_of_events() -> dict[type[Event], list[str]]:
                 continue
         module = ast.Module(body=parts, type_ignores=[])
         found.setdefault(of, []).extend(text.replace("{event.", "{") for text in texts_of(module))
+    found["SourceIgnored"] += reasons()
+    found["QueryModeDetected"] += texts_of(tree_of(_TRACKING / "query_run.py"))
     return {
-        kind: list(dict.fromkeys(filter(_is_sentence, texts))) or texts
+        kind: list(dict.fromkeys(filter(is_sentence, texts))) or texts
         for kind in vars(events).values()
         if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
         if (texts := found.get(kind.__name__))
     }
 
 
-def _is_sentence(text: str) -> bool:
+def reasons() -> Iterator[str]:
+    """What the line of an ignored source says: its problem, cause and fix, if they are texts."""
+    for name in ("group_names.py", "routing.py"):
+        for node in ast.walk(tree_of(_TRACKING / name)):
+            match node:
+                case ast.Call(ast.Name("NotCommitted" | "SourceIgnored"), args):
+                    given = dict(zip(_PARTS, args, strict=False)) | _keywords(node)
+                    texts = {part: template(given[part]) for part in _PARTS if part in given}
+                    if is_text(texts["problem"]):
+                        line = ". ".join(
+                            f"{_PARTS[part]}{text}"
+                            for part, text in texts.items()
+                            if is_literal(given[part])
+                        )
+                        line = line.replace("{GROUP_OPTION}", group_names.GROUP_OPTION)
+                        yield line.replace("{OWN_GROUP_OPTION}", group_names.OWN_GROUP_OPTION)
+
+
+def is_sentence(text: str) -> bool:
     return len(re.findall(r"[A-Za-z]{3,}", re.sub(r"\{.*?\}", "", text))) >= _FEWEST_WORDS
 
 

@@ -24,7 +24,6 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "check_finding",
         "ledger",
         "planned_batch",
-        "counted_sources",
         "commit_metadata",
     ),
     "eo_listener.observers": ("log", "metrics", "metrics.opentelemetry", "metrics.prometheus"),

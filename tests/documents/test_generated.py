@@ -14,7 +14,14 @@ from eo_listener.errors import EoListenerError
 from eo_listener.follow.notices import NoticeKind
 from tests.documents.__main__ import PAGES
 from tests.documents.explained import alert_sections, error_classes, explained, guard_texts
-from tests.documents.log_lines import ALERTS, PACKAGE, lines_of_events, notices, other_lines
+from tests.documents.log_lines import (
+    ALERTS,
+    PACKAGE,
+    is_sentence,
+    lines_of_events,
+    notices,
+    other_lines,
+)
 from tests.documents.markdown import DOCS, ROOT, anchor
 from tests.documents.public_names import node_of, public_names, things, types_in
 from tests.python_source import tree_of
@@ -104,7 +111,12 @@ def test_an_error_says_why_and_what_to_type() -> None:
     ]
 
 
-QUIET = {"Committed", "BatchReplayed", "QueryModeDetected"}  # their lines ask for nothing
+QUIET = {
+    "Committed",
+    "BatchReplayed",
+    "QueryModeDetected",
+    "OptionsRead",
+}  # their lines ask for nothing
 
 
 def test_each_event_that_warns_has_an_alert_or_a_fix() -> None:
@@ -118,6 +130,14 @@ def test_each_event_that_warns_has_an_alert_or_a_fix() -> None:
     assert len(lines) > 15
     assert not [kind for kind in lines.keys() - ALERTS.keys() - QUIET if "Fix" not in lines[kind]]
     assert not ALERTS.keys() - lines.keys()
+
+
+def test_the_words_of_a_line_can_be_searched_for() -> None:
+    """Whether they are the line's own or come with the event; a failed batch has its error's."""
+    lines = {kind.__name__: texts for kind, texts in lines_of_events().items()}
+    wordless = {kind for kind, texts in lines.items() if not any(map(is_sentence, texts))}
+    assert wordless == {"BatchFailed"}
+    assert len(lines["SourceIgnored"]) > 5
 
 
 def test_no_other_logger_is_overlooked() -> None:

@@ -13,8 +13,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, InfoMetricFamily
 
 from eo_listener.observers.metrics.counters import Numbers
-from eo_listener.observers.metrics.families import Families
-from eo_listener.observers.metrics.status_families import StatusNumbers, status_families
+from eo_listener.observers.metrics.families import Families, StatusNumbers, status_families
 from tests.examples.program import EXAMPLES
 
 FOLDER = EXAMPLES / "monitoring"

@@ -111,15 +111,6 @@ def test_a_checkpoint_is_followed_as_it_grows(watched: Watched, tmp_path: Path) 
     assert offsets == sorted(offsets)
 
 
-def test_the_end_commits_what_was_seen(watched: Watched, tmp_path: Path) -> None:
-    """A stop right after the first reading leaves the group right, and no thread behind."""
-    follower = watched.start(target(unpack("4.0.0", "plain", tmp_path)), interval=60.0)
-    until(lambda: watched.kinds() == [NoticeKind.FOLLOWING])
-    follower.close(10.0)
-    assert watched.held("g") == three(2)
-    assert not [t for t in threading.enumerate() if t.name.startswith("eo-listener-follow")]
-
-
 def grow(folder: Path, whole: Path, batch: int) -> None:
     """Let a checkpoint go on to a batch of the whole one, as Spark does: offsets, then commit."""
     for kind in ("offsets", "commits"):

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from eo_listener import SqliteSink, exactly_once, starting_offsets
 from eo_listener.events import BatchReplayed, Event
-from eo_listener.model.counted_sources import BATCHES
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing import MemorySink
 from tests.attack import surgery

@@ -130,7 +130,7 @@ def test_no_partition_waits_for_the_records_of_another(broker: Broker) -> None:
     assert producer.flush(30) == 0
     offsets = {TopicPartition(topic, number): 500 for number in range(_PARTITIONS)}
     begun = time.monotonic()
-    found = oldest_records(properties, offsets, committed=False, seconds=60)
+    found = oldest_records(properties, offsets, seconds=60)
     assert time.monotonic() - begun < 12  # librdkafka's own pause is a second for each
     assert found.keys() == offsets.keys()
     assert all(before <= written <= time.time() * 1000 for written in found.values())

@@ -223,7 +223,8 @@ def test_a_restart_from_an_older_checkpoint(
         assert refused[0].writer is not None
         assert refused[0].writer.name == "first"
     else:
-        assert rewound == [150]
+        # A batch that ends while the rewind is under way declares it too.
+        assert set(rewound) == {150}
         assert not refused
 
 

@@ -166,6 +166,28 @@ def test_a_new_checkpoint_does_not_take_the_group_past_what_was_never_read(
     assert queries.positions(group)[tp].offset == 30
 
 
+@pytest.mark.slow
+def test_the_deleted_beginning_of_a_new_partition_is_seen(
+    recording: Recording, queries: Queries, topics: Topics
+) -> None:
+    """The topic was widened while the query was down; retention took the first new records."""
+    topic, group = topics.create(partitions=1), unique("g")
+    topics.fill(topic, 20)
+    listener = recording.observed()
+    data = queries.read(subscribe=topic, eo__commit__group=group, failOnDataLoss="false")
+    queries.drain(data)
+    topics.widen(topic, 2)
+    topics.produce(topic, ({"partition": 1, "value": "a"} for _ in range(60)))
+    topics.forget_before(topic, {1: 50})
+    queries.drain(data)
+    assert not listener.flush()
+    ((violation,),) = [event.violations for event in recording.of(GuardViolation)]
+    facts = (violation.kind, violation.partition.partition, violation.start, violation.until)
+    assert facts == (ViolationKind.LOST, 1, 0, 50)
+    offsets = {tp.partition: at.offset for tp, at in queries.positions(group).items()}
+    assert offsets == {0: 20, 1: 0}
+
+
 def test_a_healthy_life_is_no_alarm(recording: Recording, queries: Queries, topics: Topics) -> None:
     """Restarts, idle times, markers of transactions, new partitions, two sources: not a word."""
     plain, transactional, group = topics.create(), topics.create(), unique("g")

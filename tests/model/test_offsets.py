@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.model.counted_sources import CountedSources
-from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
+from eo_listener.model.planned_batch import CountedSources, PlannedBatch, offset_ranges
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -67,9 +67,9 @@ def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | No
     return _position(self, query_id, run_id)
 
 
-def _start_offsets(self: GroupRouting, progress: Any, options: Any) -> Any:
+def _start_offsets(self: GroupRouting, progress: Any, *options: Any) -> Any:
     sources = tuple(replace(one, end=one.start or one.end) for one in progress.sources)
-    return _route(self, replace(progress, sources=sources), options)
+    return _route(self, replace(progress, sources=sources), *options)
 
 
 def _all_or_nothing(self: GroupState, request: Any, answer: Mapping[Any, Any], *rest: Any) -> Any:

@@ -29,6 +29,7 @@ _AGED = {
     "not_before": 0.0,
     "_due": 0.0,
     "due": 0.0,
+    "options_due": 0.0,
     "silence": 0.0,
 }
 # What stands elsewhere in the state already.
@@ -36,7 +37,7 @@ _ELSEWHERE = frozenset({"_hash", "_active", "_committer", "_queries", "_failing"
 # What changes only the text of an event: nothing else follows from it.
 _WORDING = frozenset({"persistent", "since"})
 # Counters whose value no longer matters from here on.
-_SATURATED = {"positions_read": 2, "silent": 0, "failures": 3}
+_SATURATED = {"positions_read": 2, "silent": 0, "failures": 3, "options_attempts": 7}
 
 
 def freeze(value: object, now: float) -> object:

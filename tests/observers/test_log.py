@@ -22,6 +22,7 @@ from eo_listener.events import (
     Event,
     GroupOffsetsMissing,
     InternalError,
+    OptionsRead,
     PartitionsShared,
     ProgressEventsDuplicated,
     ProgressEventsMissed,
@@ -186,6 +187,7 @@ NO_LINE, INFO, WARNING, ERROR = logging.NOTSET, logging.INFO, logging.WARNING, l
         (QueryModeDetected(**RUN, mode="continuous", effect="late"), INFO, ["late"]),
         # Only a mistake is a warning; a source nobody asked to commit is an information.
         (SourceIgnored(**IGNORED, misconfigured=True), WARNING, ["source 1: p. Cause: c. Fix: f"]),
+        (OptionsRead(**RUN), INFO, ["withdrawn"]),
         (SourceIgnored(**IGNORED, misconfigured=False), INFO, ["source 1: p. Cause: c. Fix: f"]),
     ],
 )

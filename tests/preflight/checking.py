@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from eo_listener.model.check_finding import CheckFinding
 from eo_listener.preflight import child_process
-from eo_listener.preflight.child_process import Request
+from eo_listener.preflight.facts import Request
 from tests.broker import Broker
 
 

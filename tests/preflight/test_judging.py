@@ -10,24 +10,23 @@ from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.preflight import kafka_checks
-from eo_listener.preflight.child_process import Answer, Request
-from eo_listener.preflight.facts import CheckPlan, ClusterFacts, GroupFacts, Member, TopicFacts
-from eo_listener.preflight.kafka_checks import (
-    judge_cluster,
-    judge_group,
-    judge_topic,
-)
+from eo_listener.preflight.child_process import Answer
+from eo_listener.preflight.facts import ClusterFacts, GroupFacts, Member, Request, TopicFacts
+from eo_listener.preflight.kafka_checks import judge_cluster, judge_group, judge_topic
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOGS = {"t": TopicFacts(name="t", has_id=True, ends={0: 9, 1: 9})}
 
 
-TRANSACTIONAL = CheckPlan(servers="k:9092", mode="transactional")
-CONSUMER = CheckPlan(servers="k:9092", mode="member", protocol="consumer")
+SERVERS = {"bootstrap.servers": "k:9092"}
+AL = {**SERVERS, "security.protocol": "sasl_ssl", "sasl.username": "al"}
+PLAN = Request(properties=SERVERS)
+TRANSACTIONAL = replace(PLAN, mode="transactional")
+CONSUMER = Request(properties={**SERVERS, "group.protocol": "consumer"}, mode="member")
 OURS = Member(client="eo-listener", host="h", instance="eo-listener")
 
 
-def cluster(settings: dict[str, str], plan: CheckPlan) -> tuple[CheckFinding, ...]:
+def cluster(settings: dict[str, str], plan: Request) -> tuple[CheckFinding, ...]:
     facts = ClusterFacts(servers="k:9092", brokers=3, settings=settings)
     return to_act_on(judge_cluster(facts, plan))
 
@@ -35,17 +34,17 @@ def cluster(settings: dict[str, str], plan: CheckPlan) -> tuple[CheckFinding, ..
 @pytest.mark.parametrize(
     ("settings", "plan", "words"),
     [
-        ({"offset.metadata.max.bytes": "100"}, CheckPlan(servers="k:9092"), "120"),
+        ({"offset.metadata.max.bytes": "100"}, PLAN, "120"),
         ({"transaction.max.timeout.ms": "30000"}, TRANSACTIONAL, "transaction.timeout.ms"),
         ({"group.coordinator.rebalance.protocols": "classic"}, CONSUMER, "new protocol"),
     ],
 )
-def test_limits_of_a_broker(settings: dict[str, str], plan: CheckPlan, words: str) -> None:
+def test_limits_of_a_broker(settings: dict[str, str], plan: Request, words: str) -> None:
     """What would refuse every commit is a problem, and only for the mode that meets it."""
     (found,) = cluster(settings, plan)
     assert (found.level, words in found.what) == (Severity.PROBLEM, True)
     if plan.mode != "simple":
-        assert not cluster(settings, CheckPlan(servers="k:9092"))
+        assert not cluster(settings, PLAN)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_the_recommit_interval_is_held_against_the_brokers_retention(
     days: int, mode: str, level: Severity | None
 ) -> None:
     """Kafka keeps offsets for 7 days, but those of a group with a live member for ever."""
-    plan = CheckPlan(servers="k:9092", mode=mode, recommit_interval=days * 86400.0)
+    plan = replace(PLAN, mode=mode, recommit_interval=days * 86400.0)
     found = cluster({"offsets.retention.minutes": "10080"}, plan)
     assert [one.level for one in found] == ([] if level is None else [level])
 
@@ -64,7 +63,7 @@ def test_the_recommit_interval_is_held_against_the_brokers_retention(
 def test_settings_that_may_not_be_read_are_no_finding() -> None:
     """Most clients may not; what is compared with them is left out, and said."""
     facts = ClusterFacts(servers="k:9092", brokers=1, refused="CLUSTER_AUTHORIZATION_FAILED")
-    found = list(judge_cluster(facts, CheckPlan(servers="k:9092", principal="User:al")))
+    found = list(judge_cluster(facts, replace(PLAN, properties=AL)))
     assert not to_act_on(found)
     assert found[1].advice.endswith(
         "--allow-principal User:al --operation DescribeConfigs --cluster"
@@ -77,7 +76,7 @@ def held(offset: int = 5, **metadata: object) -> Position:
 
 
 def group(facts: GroupFacts, mode: str = "simple") -> tuple[CheckFinding, ...]:
-    return to_act_on(judge_group(facts, LOGS, CheckPlan(servers="k:9092", mode=mode)))
+    return to_act_on(judge_group(facts, LOGS, replace(PLAN, mode=mode)))
 
 
 EMPTY = GroupFacts(name="g", state="Empty", kind="Classic", simple=True, held={})
@@ -118,7 +117,7 @@ def test_at_a_start_the_committers_own_traces_are_no_news() -> None:
         facts = GroupFacts(
             name="g", state="Stable", kind="Classic", simple=True, members=members, unstable=True
         )
-        found = judge_group(facts, LOGS, CheckPlan(servers="k:9092", mode=mode, running=True))
+        found = judge_group(facts, LOGS, replace(PLAN, mode=mode, running=True))
         assert bool(to_act_on(found)) is told
 
 
@@ -132,7 +131,7 @@ def test_a_group_that_was_left_is_no_trap_where_offsets_go_one_by_one(kind: str,
 def test_a_group_that_cannot_be_read_is_no_finding_of_its_own() -> None:
     """Kafka's error is noted, as a passing fault is nothing to act on."""
     facts = GroupFacts(name="g", error="_TIMED_OUT", held_error="_TIMED_OUT")
-    found = list(judge_group(facts, {}, CheckPlan(servers="k:9092")))
+    found = list(judge_group(facts, {}, PLAN))
     assert {one.level for one in found} == {Severity.NOTE}
 
 
@@ -154,29 +153,21 @@ def test_rights_that_imply_others(granted: set[str], lacking: tuple[str, ...]) -
 def test_a_topic_without_an_id_is_noted() -> None:
     """With brokers before 2.8 a topic that was recreated cannot be recognised."""
     facts = TopicFacts(name="t", operations=frozenset({"READ"}), ends={0: 1})
-    levels = [one.level for one in judge_topic(facts, CheckPlan(servers="k:9092"))]
+    levels = [one.level for one in judge_topic(facts, PLAN)]
     assert levels == [Severity.FINE, Severity.NOTE]
 
 
-def test_an_answer_is_read_as_it_was_written() -> None:
-    """By the same class; test_start_check has the answers that cannot be read."""
-    finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
-    answer = Answer(findings=(finding,), reached=False)
-    assert Answer.parse(answer.text()) == answer
-
-
-def test_a_request_travels_whole_and_shows_no_secret() -> None:
-    """Its repr leaves out the properties, which only the child may read."""
+def test_a_request_and_its_answer_travel_whole() -> None:
+    """The repr of a request leaves out the properties, which only the child may read."""
+    properties = {"bootstrap.servers": "k:9092", "sasl.password": "hunter2"}
     request = Request(
-        properties={"bootstrap.servers": "k:9092", "sasl.password": "hunter2"},
-        groups=("g",),
-        topics=("t",),
-        mode="member",
-        recommit_interval=60.0,
-        running=True,
+        properties=properties, groups=("g",), topics=("t",), mode="member", running=True
     )
     assert Request.parse(request.text()) == request
     assert "hunter2" not in repr(request)
+    finding = CheckFinding(level=Severity.NOTE, about="a", what="b", advice="c")
+    answer = Answer(findings=(finding,), reached=False)
+    assert Answer.parse(answer.text()) == answer
 
 
 @pytest.mark.parametrize(("name", "mode", "wrong"), [

@@ -18,7 +18,8 @@ from eo_listener.errors import FormatError, UnavailableError
 from eo_listener.events import InternalError, RunGroupsChanged
 from eo_listener.preflight import child_process as child_module
 from eo_listener.preflight import start_check
-from eo_listener.preflight.child_process import TRIES, Answer, Request, ask, run, start
+from eo_listener.preflight.child_process import TRIES, Answer, ask, run, start
+from eo_listener.preflight.facts import Request
 from eo_listener.preflight.start_check import StartCheck
 from tests.broker import Broker
 from tests.groups import commit

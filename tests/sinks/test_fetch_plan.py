@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eo_listener.errors import RetriableSinkError
-from eo_listener.model.counted_sources import CountedSources
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import CountedSources, PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks import arrow_rows
 from eo_listener.sinks.arrow_rows import (

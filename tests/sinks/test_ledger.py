@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from eo_listener.audit.history import read_history
 from eo_listener.errors import ForeignWriterError, FormatError
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Entry, Head, LedgerKey
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import ledger_changed, refuse_moved
 from eo_listener.sinks.ledger_sql import LedgerSql, moved_heads

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eo_listener.model.counted_sources import BATCHES, CountedSources
+from eo_listener.model.planned_batch import BATCHES, CountedSources
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore
 from eo_listener.testing.conformance import SinkConformance

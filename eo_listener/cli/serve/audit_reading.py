@@ -1,6 +1,13 @@
 """Runs an audit, and returns its results with the last batches of its ledgers.
 
-The results are plain values, which can be sent between processes.
+The results are plain values, which can be sent between processes. `AuditProcess` runs repeated
+audits in a separate process: the requests that describe groups may end the whole process while a
+broker restarts (a fault of librdkafka, see `eo_listener.kafka`). Also, if a store does not answer,
+ending the process ends the wait.
+
+To read ledgers in tables, the process starts Spark once and keeps it, because the start is
+expensive. If a table could not be read, the process ends together with its Spark, because a JVM
+that died cannot be replaced within one process.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def _audit(view: View) -> Response:
 
 def _metrics(view: View) -> Response:
     try:
-        from eo_listener.observers.metrics import status_families as metrics  # noqa: PLC0415  # needs the extra
+        from eo_listener.observers.metrics import families as metrics  # noqa: PLC0415  # needs the extra
     except ImportError as error:
         lacking = MissingExtraError("/metrics", package=error.name or "", extra="metrics")
         return text(HTTPStatus.NOT_IMPLEMENTED, str(lacking))

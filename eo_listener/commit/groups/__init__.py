@@ -52,6 +52,12 @@ Requests of unknown outcome:
   has just started answers UNKNOWN_TOPIC_OR_PART for topics that it will know in a moment. So the
   first retry after a refusal comes one second later, and only the refused partitions wait.
 
+The beginning of a checkpoint: before the first commit of a query's run, `PartitionState` compares
+the group with the offset at which the query's checkpoint began (`Beginning`). If another writer's
+offset in the group is lower, nothing has read the records between, and the partition is withheld.
+While other live runs feed the partition, the comparison waits: the group does not pass the slowest
+run.
+
 The guard's mark: a withheld source must stay withheld after a restart, when the checkpoint alone no
 longer shows the violation. So the worker commits the group's offset again, with `"g":1` in the
 metadata. The next driver finds the mark in its first snapshot, and sends nothing newer unless it

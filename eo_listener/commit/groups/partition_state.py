@@ -255,6 +255,9 @@ class PartitionState:
         self.retry_state, self.renews = None, False
         if self.pending == position:
             self.pending = None
+        elif self.pending is not None and self.pending.offset < position.offset:
+            # A later run offered it while the request was under way.
+            self.pending = _rewinding(self.pending, position.offset)
 
     def ask_snapshot(self) -> None:
         """Record that a snapshot is requested now. A later need requires another snapshot."""
@@ -285,14 +288,13 @@ class PartitionState:
         if wanted is None or self.shared or self.withheld or query not in self.beginnings:
             return
         begin, event = self.beginnings.pop(query)
-        writer = _query_of(committed)
-        is_known = committed is not None and (writer or event.batch_id <= 0)
-        if writer == query:
-            return
-        due, log_start = 0 if committed is None else committed.offset, self.log_starts[-1][0]
+        writer, log_start = _query_of(committed), self.log_starts[-1][0]
+        due = 0 if committed is None else committed.offset
         if begin is None:
             begin = min(log_start, wanted.offset)
-        elif not is_known:
+        elif committed is None or not (writer or event.batch_id <= 0):
+            return
+        if writer == query:
             return
         deleted = min(max(due, log_start), begin)
         ranges = ((ViolationKind.LOST, due, deleted), (ViolationKind.NEVER_READ, deleted, begin))

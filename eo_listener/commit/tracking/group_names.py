@@ -28,9 +28,14 @@ Groups = Mapping[str, "str | Mapping[str, str]"]
 
 
 class NotCommitted(Exception):  # noqa: N818  # no error: why a topic is not committed
-    """Raised if a topic has no group or cluster; `misconfigured` is True if a setting is wrong."""
+    """Raised if a topic has no group or cluster; `misconfigured` is True if a setting is wrong.
 
-    def __init__(self, problem: str, cause: str, fix: str, *, misconfigured: bool = True) -> None:
+    `cause` is None if the reason is that the source's options are unknown.
+    """
+
+    def __init__(
+        self, problem: str, cause: str | None, fix: str, *, misconfigured: bool = True
+    ) -> None:
         super().__init__(problem)
         self.problem, self.cause, self.fix = problem, cause, fix
         self.misconfigured = misconfigured
@@ -92,7 +97,7 @@ class GroupNames:
         if options is None:
             raise NotCommitted(
                 "the options of this source could not be read, so its group is unknown",
-                "the query had ended, or Spark's JVM cannot be reached (Spark Connect)",
+                None,
                 "name the group: OffsetCommitListener(groups={'<query name>': '<group>'})",
             )
         raise NotCommitted(

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eo_listener.commit.groups.group_offsets import Beginning, GroupOffsets
-from eo_listener.commit.tracking.routing import RoutedOffsets, skips_losses
+from eo_listener.commit.tracking.routing import RoutedOffsets, Unread, skips_losses
 from eo_listener.commit.tracking.sequence_guard import judge
+from eo_listener.errors import JvmError
 from eo_listener.events import (
     GuardViolation,
     QueryProgressed,
     RunGroupsChanged,
+    SourceIgnored,
     SourceProgressed,
     Violation,
 )
@@ -40,6 +42,7 @@ _RESTORED_INTERVAL = 2.0
 _NEARLY = 0.9  # of the recommit interval, so that a check that comes a little early recommits too
 _POLL = 5.0  # seconds between two checks of a run that is polled
 _SILENCE = 60.0  # seconds after the last event before the tracker asks the query for its position
+_OPTIONS_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # seconds between attempts
 
 UNKNOWN_MODE = (
     "its progress events are assumed to match its checkpoint; with asynchronous progress "
@@ -77,12 +80,16 @@ class QueryRun:
     due: float
     mode: QueryMode | None = None
     options: Mapping[int, Mapping[str, str]] | None = field(default=None, repr=False)  # secrets
-    options_attempts: int = 0
+    unread: Unread | None = None  # why the last attempt to read the options failed
+    options_attempts: int = 0  # failed attempts since Spark has planned the sources
+    options_due: float = 0.0  # no attempt before
+    options_reported: bool = False  # that they cannot be read
     delay: float = 0.1  # seconds to the next check while the query restores; each doubles it
     silent: int = 0  # checks that found no position
     unanswered: int = 0  # failed attempts in a row to ask for the position
     positions_read: int = 0
     recommitted_at: float | None = None
+    ignored: tuple[SourceIgnored, ...] = ()  # of the last offer
     reported: set[tuple[int | None, str]] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     beginnings: dict[int, dict[TopicPartition, Beginning]] | None = None
@@ -118,6 +125,19 @@ class QueryRun:
         """True if the run must be polled: it follows its checkpoint, or skips lost records."""
         source_options = (self.options or {}).values()
         return self.follows_checkpoint or any(map(skips_losses, source_options))
+
+    def on_unread(self, error: JvmError, now: float) -> None:
+        """Plan the next attempt to read the options, which `error` has prevented."""
+        cause = f"{error.problem}: {error.cause}" if error.cause else error.problem
+        self.unread = Unread(cause=cause, fix=error.fix)
+        self.options_due = (
+            now + _OPTIONS_PAUSES[min(self.options_attempts, len(_OPTIONS_PAUSES) - 1)]
+        )
+        self.options_attempts += 1
+
+    def on_late_options(self, now: float) -> None:
+        """Plan to offer, now that the options are known, what could not be offered without them."""
+        self.unread, self.recommitted_at, self.due = None, None, now
 
     def mode_effect(self) -> str | None:
         """Return the execution mode's effect on the group, or None for a micro-batch query."""
@@ -163,22 +183,11 @@ class QueryRun:
                 added = {tp: beginning for tp in new if tp.topic in topics}
                 self.beginnings.setdefault(source.index, {}).update(added)
 
-    def violated(
-        self,
-        source: int,
-        batch_id: int,
-        violations: tuple[Violation, ...] = (),
-        *,
-        withheld: bool = False,
-    ) -> GuardViolation:
-        """Return the event that reports the violations in a batch."""
+    def violated(self, source: int, batch_id: int) -> GuardViolation:
+        """Return the event that reports violations in a batch, without the violations."""
+        run = {"query": self.query, "run_id": self.run_id}
         return GuardViolation(
-            query=self.query,
-            run_id=self.run_id,
-            batch_id=batch_id,
-            source=source,
-            violations=violations,
-            withheld=withheld,
+            **run, batch_id=batch_id, source=source, violations=(), withheld=False
         )
 
     def judge_first(self, first: Progress) -> dict[int, tuple[Violation, ...]]:
@@ -328,7 +337,8 @@ class QueryRun:
     @property
     def next_check(self) -> float:
         """The time of the next check."""
-        return self.due if self.silence is None else min(self.due, self.silence)
+        retry = None if self.unread is None or self.finished else self.options_due
+        return min(time for time in (self.due, self.silence, retry) if time is not None)
 
 
 def _is_at_end(position: LivePosition, event: Progress) -> bool:

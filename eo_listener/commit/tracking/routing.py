@@ -25,6 +25,14 @@ _KAFKA = "kafka."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Why the options of a run could not be read, and what to do about it, if that is known."""
+
+    cause: str
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedOffsets:
     """The offsets of one progress event by source and group, and the sources that are left out.
 
@@ -93,12 +101,15 @@ class GroupRouting:
     gssapi: bool = False
 
     def route(
-        self, progress: Progress, options: Mapping[int, Mapping[str, str]] | None
+        self,
+        progress: Progress,
+        options: Mapping[int, Mapping[str, str]] | None,
+        unread: Unread | None = None,
     ) -> RoutedOffsets:
         """Return the offsets of an event by Kafka source, with their clusters and groups.
 
         `options` are the reader options by source index, with keys in lower case, or None if they
-        could not be read from the running query.
+        could not be read from the running query; then `unread` has the reason.
         """
         if not progress.sources:
             return RoutedOffsets(
@@ -121,7 +132,7 @@ class GroupRouting:
                     group = self.names.find(progress, topic, source_options)
                     cluster = self.cluster(source_options)
                 except NotCommitted as reason:
-                    ignored.append(_ignored(progress, source, topic, reason))
+                    ignored.append(_ignored(progress, source, topic, reason, unread))
                 else:
                     parts.append(
                         GroupOffsets(
@@ -157,7 +168,7 @@ class GroupRouting:
         if not servers:
             raise NotCommitted(
                 "cannot determine the bootstrap servers of this source",
-                "its options could not be read from the running query",
+                None,
                 "pass them: OffsetCommitListener(bootstrap_servers='host:port')",
             )
         source = tuple(sorted((k, v) for k, v in options.items() if k.startswith(_KAFKA)))
@@ -189,15 +200,26 @@ def skips_losses(options: Mapping[str, str] | None) -> bool:
 
 
 def _ignored(
-    progress: Progress, source: SourceProgress, topic: str, reason: NotCommitted
+    progress: Progress,
+    source: SourceProgress,
+    topic: str,
+    reason: NotCommitted,
+    unread: Unread | None,
 ) -> SourceIgnored:
+    cause, fix = reason.cause, reason.fix
+    if cause is None:
+        cause = "Spark's plan of the query has no such options for it"
+        if unread is not None:
+            cause = unread.cause
+            fix = unread.fix or f"if no later line withdraws this one, {fix}"
     several = source.end is not None and len(source.end.topics()) > 1
     return SourceIgnored(
         query=progress.query,
         run_id=progress.run_id,
         source=source.index,
         problem=f"topic {topic}: {reason.problem}" if several else reason.problem,
-        cause=reason.cause,
-        fix=reason.fix,
+        cause=cause,
+        fix=fix,
         misconfigured=reason.misconfigured,
+        retried=reason.cause is None and unread is not None,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from eo_listener.commit.groups.cluster_state import DueTimes
@@ -24,6 +24,7 @@ from eo_listener.events import (
     Event,
     InternalError,
     Observers,
+    OptionsRead,
     ProgressEventsDuplicated,
     ProgressEventsMissed,
     QueryModeDetected,
@@ -99,7 +100,7 @@ class RunOrder:
 
 
 _UNANSWERED = 12  # checks in a row: a minute if the group follows the checkpoint
-_OPTIONS_ATTEMPTS = 3  # a fourth attempt would fail too
+_OPTIONS_ATTEMPTS = 4  # seven seconds; a failure that is over by then is not reported
 _FIRST_CHECK = 0.1  # seconds after a run's start
 _SOON = 1.0  # seconds after an event, if the group follows the checkpoint
 
@@ -287,11 +288,11 @@ class QueryTracker:
         run = self._run_of(progress.query_id, progress.run_id, progress.name, moment.now)
         offered = run.take(progress, moment.now)
         if progress.sources:
-            self._read_options(run)
+            self._read_options(run, moment.now)
         self._begin(run, events.first or progress)
         for event in (*events.earlier, progress):
             run.add_partitions(event)
-        routed = self._routing.route(progress, run.options)
+        routed = self._routing.route(progress, run.options, run.unread)
         self._guard.judge(run, events, routed, moment.monotonic)
         if run.follows_checkpoint:
             run.due = min(run.due, moment.now + _SOON)
@@ -316,9 +317,12 @@ class QueryTracker:
         """
         self._due_times.mark_changed(run.run_id)
         run.plan_check(now)
-        self._read_options(run)
         ended, run.ended = self._has_ended(run), False
         position = self._position(run)
+        # After the position: if there is a position, Spark has planned the sources, so it has their
+        # options. If the options came first, Spark could plan the sources between the two.
+        planned = position is not None or run.newest is not None
+        self._read_options(run, now, planned=planned, last=last or ended)
         early = position is not None and not last and run.is_early(position)
         recommit = run.on_position(position, now, self._recommit_interval, early=early)
         if position is not None and not early:
@@ -328,7 +332,8 @@ class QueryTracker:
             durable = run.furthest if recommit and not run.follows_checkpoint else None
         if durable is not None:
             self._begin(run, durable)
-            self._offer(run, self._routing.route(durable, run.options), now, recommit=recommit)
+            routed = self._routing.route(durable, run.options, run.unread)
+            self._offer(run, routed, now, recommit=recommit)
         run.ended = ended
         if ended and not early:
             run.finished = True
@@ -371,24 +376,40 @@ class QueryTracker:
             logger.debug("cannot read the beginnings of query %s: %s", run.query, error)
         run.begin(offsets, first.batch_id)
 
-    def _read_options(self, run: QueryRun) -> None:
-        """Read the run's execution mode and source options, unless they are already known."""
-        if run.options is not None or run.options_attempts >= _OPTIONS_ATTEMPTS:
+    def _read_options(
+        self, run: QueryRun, now: float, *, planned: bool = True, last: bool = False
+    ) -> None:
+        """Read the run's execution mode and source options, unless they are known or not yet due.
+
+        Spark knows them once it has `planned` the sources. A failure after that is reported if the
+        next attempts fail too, or if this is the `last` attempt for now.
+        """
+        if run.options is not None or (now < run.options_due and not last):
             return
         try:
             run.mode = self._queries.mode(run.query_id, run.run_id)
             run.options = self._queries.options(run.query_id, run.run_id)
         except JvmError as error:
-            run.options_attempts += run.newest is not None  # too early before the first event
             logger.debug("query %s cannot be inspected: %s", run.query, error)
-        readable = run.options is not None
-        if readable:
-            self._report_alive(run)
-        if not readable and run.options_attempts < _OPTIONS_ATTEMPTS:
+            if not planned:
+                return
+            run.on_unread(error, now)
+            if not run.options_reported and (last or run.options_attempts >= _OPTIONS_ATTEMPTS):
+                run.options_reported = True
+                self._report_mode(run, "unknown execution mode", UNKNOWN_MODE)
+                self._report_ignored(run)
             return
-        effect = run.mode_effect() if readable else UNKNOWN_MODE
-        if effect is not None and (run.options or not readable):
-            mode = run.mode.value if readable and run.mode else "unknown execution mode"
+        self._report_alive(run)
+        if run.unread is not None:
+            run.on_late_options(now)
+        if run.options_reported:
+            run.reported = {key for key in run.reported if key[0] is None}
+            self._observers.notify(OptionsRead(query=run.query, run_id=run.run_id))
+        if run.options:
+            self._report_mode(run, run.mode.value, run.mode_effect())
+
+    def _report_mode(self, run: QueryRun, mode: str, effect: str | None) -> None:
+        if effect is not None:
             self._observers.notify(
                 QueryModeDetected(query=run.query, run_id=run.run_id, mode=mode, effect=effect)
             )
@@ -407,8 +428,8 @@ class QueryTracker:
         allowed = routed.without(run.withheld)
         misconfigured = any(ignored.misconfigured for ignored in allowed.ignored)
         (self._left_out.add if misconfigured else self._left_out.discard)(run.query)
-        for ignored in allowed.ignored:
-            self._report_once(run, (ignored.source, ignored.problem), ignored)
+        run.ignored = allowed.ignored
+        self._report_ignored(run)
         for overlap in allowed.shared:
             self._report_once(run, (None, overlap.group), overlap)
         for index, parts in allowed.sources.items():
@@ -431,6 +452,11 @@ class QueryTracker:
             # marks.
             for commit in routed.only(run.withheld).commits:
                 self._committer.withhold(commit, recommit=True)
+
+    def _report_ignored(self, run: QueryRun) -> None:
+        for ignored in run.ignored:
+            if run.options_reported or not ignored.retried:
+                self._report_once(run, (ignored.source, ignored.problem), ignored)
 
     def _pass_on(self, run: QueryRun, source: int, parts: Iterable[GroupOffsets]) -> None:
         """Give the committer the new beginnings of a source, before the offsets of its parts."""
@@ -514,4 +540,5 @@ class RunGuard:
             run.withheld.add(source)
             for part in routed.sources.get(source, ()):
                 self._committer.withhold(part)
-        self._observers.notify(run.violated(source, batch_id, violations, withheld=withheld))
+        event = run.violated(source, batch_id)
+        self._observers.notify(replace(event, violations=violations, withheld=withheld))

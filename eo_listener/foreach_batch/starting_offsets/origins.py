@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from eo_listener.errors import SettingsError
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.protocols import Sink
 from eo_listener.offsets import TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint

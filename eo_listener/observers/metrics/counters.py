@@ -286,6 +286,8 @@ class EventCounters:
                     self._progressed(event)
                 case events.QueryReported():
                     self._run(event.run_id, event.query).reported = self._wall()
+                case events.OptionsRead():
+                    self._run(event.run_id, event.query).ignored = frozenset()
                 case events.RunGroupsChanged():
                     self._groups_changed(event)
                 case events.GuardViolation():

@@ -6,9 +6,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from eo_listener.errors import JvmError, RetriableSinkError, SettingsError
-from eo_listener.sinks.delta.batch_records import NO_BATCH, PREFIX, Doubt, QueryState, query_of
 from eo_listener.sinks.delta.catalog import SETTINGS, check_storage, check_table
-from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.commits import NO_BATCH, PREFIX, Commit, Doubt, QueryState, query_of
 from eo_listener.sinks.delta.errors import another_table, in_doubt, unreadable
 from eo_listener.sinks.delta.ledger import QueryLedger, Rollback, TableLedger
 from eo_listener.spark.checkpoint.location import shown

@@ -15,7 +15,7 @@ from eo_listener.errors import (
     SinkError,
 )
 from eo_listener.model.ledger import TableRollback
-from eo_listener.sinks.delta.batch_records import Doubt, QueryState
+from eo_listener.sinks.delta.commits import Doubt, QueryState
 from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.spark.jvm.calls import Thrown, thrown
 from eo_listener.spark.jvm.delta_log import DeltaTable

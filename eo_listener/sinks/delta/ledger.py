@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from eo_listener.model.ledger import Head
 from eo_listener.offsets import TopicPartition
-from eo_listener.sinks.delta.batch_records import NO_BATCH, BatchRecord, Doubt, QueryState
-from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.commits import NO_BATCH, BatchRecord, Commit, Doubt, QueryState
 
 _SOON = 50  # commits to read before checking with Delta if the table has a ledger at all
 _FAR = 1_000  # commits to read in search of the commit that rolled heads back

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from eo_listener.errors import JvmError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import AppliedBatch, LedgerKey, StoredLedger
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.delta.batch_records import QueryState
+from eo_listener.sinks.delta.commits import QueryState
 from eo_listener.sinks.delta.connection import Connection, TableLog
 from eo_listener.sinks.delta.errors import taken_back
 from eo_listener.sinks.ledger_steps import (

@@ -10,7 +10,7 @@ from eo_listener.errors import SettingsError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.delta.batch_commit import BatchCommit
-from eo_listener.sinks.delta.batch_records import BatchRecord
+from eo_listener.sinks.delta.commits import BatchRecord
 from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader
 from eo_listener.sinks.ledger_repair import (

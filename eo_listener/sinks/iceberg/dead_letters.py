@@ -357,7 +357,7 @@ def flaws(
     """Return the reasons why a table with this schema would refuse the `columns` of a row.
 
     A reason is a null in a key, in the version, or in a required column, a number that the table's
-    column cannot hold, or a text that is not a UUID in one of the keys `uuids`. If a row deletes
+    column cannot hold, or a text that is not a UUID in one of the columns `uuids`. If a row deletes
     the table's row, the function checks only its keys and version.
     """
     version = [] if target.version_column is None else [target.version_column]
@@ -367,13 +367,13 @@ def flaws(
         for name in names
         if name in frame.columns
     ]
-    reasons += [
-        F.when(~is_uuid(F.col(quoted(name))), F.lit(f"key {name!r} is not a UUID"))
-        for name in uuids
-    ]
     deletes = F.lit(False)
     if target.delete_when is not None:
         deletes = F.coalesce(F.expr(target.delete_when).cast("boolean"), F.lit(False))
+    for name in uuids:
+        needed = F.lit(True) if name in target.keys else ~deletes
+        reason = F.lit(f"column {name!r} is not a UUID")
+        reasons.append(F.when(~is_uuid(F.col(quoted(name))) & needed, reason))
     for name in columns:
         reasons += _flaws_of(frame.schema[name], schema[name], deletes)
     return reasons

@@ -38,7 +38,7 @@ from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.iceberg.publication import Append, Publication, RowWriter
 from eo_listener.sinks.iceberg.user_sql import UserSql, check_statement
 from eo_listener.sinks.kept_rows import unmarked_rows
-from eo_listener.sinks.spark_columns import check_columns, subschema
+from eo_listener.sinks.spark_columns import check_columns, subschema, types_of
 from eo_listener.sinks.target import Apply, Mode, Target
 from eo_listener.spark.jvm.iceberg_errors import java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, session
@@ -292,7 +292,8 @@ class IcebergSink:
             return []
         rows = frame.drop(REASON)
         columns, schema = self._matched(rows)
-        uuids = table.uuids(self._target.keys)
+        kinds = types_of(rows.schema)
+        uuids = table.uuids(name for name in columns if kinds[name] == "string")
         return flaws(rows, columns, schema, self._target, uuids)
 
     def _matched(self, frame: DataFrame) -> tuple[tuple[str, ...], StructType]:

@@ -15,7 +15,7 @@ from eo_listener.client_config.admin_commands import alter_topic, create_ledger,
 from eo_listener.errors import counted
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.model.check_finding import CheckFinding, Findings, fine, note, problem, warning
-from eo_listener.preflight.facts import LONGEST_MS, CheckPlan, ClusterFacts, TopicFacts
+from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, Request, TopicFacts
 from eo_listener.preflight.kafka_checks import NO_RIGHTS, UNKNOWN, judge_rights, refused
 from eo_listener.sinks.kafka.errors import Explanation
 
@@ -35,6 +35,7 @@ class SinkCheck:
     """Checks a KafkaSink. `query` is the query's name, or None if it is unknown."""
 
     cluster: ClusterDescriber
+    plan: Request
     explain: Explanation
     query: str | None
     dead_letters: str | None
@@ -54,10 +55,6 @@ class SinkCheck:
         if explain.fences:
             yield self._transactional_id(facts)
 
-    @property
-    def _plan(self) -> CheckPlan:
-        return CheckPlan(servers=self.explain.servers, principal=self.explain.principal)
-
     def _target(self, topic: TopicFacts) -> Findings:
         """Yield the findings about a topic to which the sink writes rows or dead letters."""
         about, servers = f"topic {topic.name}", self.explain.servers
@@ -70,7 +67,7 @@ class SinkCheck:
                 create_topic(servers, topic.name),
             )
             return
-        if (yield from judge_rights(about, topic, needed, self._plan)) is False:
+        if (yield from judge_rights(about, topic, needed, self.plan)) is False:
             return
         may = "write to it (Write)" if transactions else "read and write it (Read, Write)"
         yield fine(about, f"{counted(len(topic.ends), 'partition')}; the client may {may}")
@@ -120,7 +117,7 @@ class SinkCheck:
         needed = ["READ", "WRITE", "DESCRIBE_CONFIGS"]
         if topic.error in NO_RIGHTS and self.create:  # Kafka does not reveal if the topic exists
             needed.append("CREATE")
-        if (yield from judge_rights(about, topic, needed, self._plan)) is False:
+        if (yield from judge_rights(about, topic, needed, self.plan)) is False:
             return
         policy = (self.cluster.settings(topic.name) or {}).get(_POLICY)
         if policy is None:
@@ -150,7 +147,7 @@ class SinkCheck:
         if error is None:
             return fine(about, "it does not exist yet: the first batch creates it")
         if error in NO_RIGHTS:
-            return refused(about, self._plan, ["CREATE"], ["--topic", name])
+            return refused(about, self.plan, ["CREATE"], ["--topic", name])
         return problem(
             about, f"it does not exist, and Kafka refuses to create it ({error})", create
         )
@@ -206,18 +203,18 @@ class SinkCheck:
                 "permission for it was not tried: the id ends with the query's name, which is "
                 "missing",
                 "name the query; if the cluster has ACLs: "
-                f"{self._plan.grant(['WRITE', 'DESCRIBE'], prefixed)}",
+                f"{self.plan.grant(['WRITE', 'DESCRIBE'], prefixed)}",
             )
         longest = cluster.number(_MOST)
         if longest is None or longest >= LONGEST_MS:  # a trial would fence the producer of the id
             return note(
                 about,
                 f"permission for it was not tried: if {_MOST} is unknown, that may fence its owner",
-                f"if the cluster has ACLs: {self._plan.grant(['WRITE', 'DESCRIBE'], resource)}",
+                f"if the cluster has ACLs: {self.plan.grant(['WRITE', 'DESCRIBE'], resource)}",
             )
         error = self.cluster.try_transactional_id(own)
         if error is None:
             return fine(about, "the client may write with it (Write)")
         if error == _NO_ID:
-            return refused(about, self._plan, ["WRITE", "DESCRIBE"], resource)
+            return refused(about, self.plan, ["WRITE", "DESCRIBE"], resource)
         return note(about, f"permission for it could not be tried ({error})")

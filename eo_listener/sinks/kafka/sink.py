@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from eo_listener.client_config.identities import LEDGER_TOPIC, sink_key, sink_transactional_id
@@ -19,8 +20,7 @@ from eo_listener.model.ledger_place import LedgerPlace, LedgerStore
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.offsets import TopicPartition
 from eo_listener.preflight import child_process
-from eo_listener.preflight.child_process import Request
-from eo_listener.preflight.facts import IN_BATCHES
+from eo_listener.preflight.facts import IN_BATCHES, Request
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka.arguments import (
     OnRepeated,
@@ -233,10 +233,11 @@ class KafkaSink:
     def _findings(self, query: str | None) -> Findings:
         explain, access = self._explanation(query or ""), self._access
         access.refuse_delegation_tokens()
-        properties = access.properties()
-        with closing(ClusterDescriber(properties, timeout=access.timeout)) as cluster:
+        plan = Request(properties=access.properties())
+        with closing(ClusterDescriber(plan.properties, timeout=access.timeout)) as cluster:
             yield from SinkCheck(
                 cluster=cluster,
+                plan=plan,
                 explain=explain,
                 query=query,
                 dead_letters=self._dead_letters,
@@ -244,9 +245,7 @@ class KafkaSink:
                 by_executors=self._choice.by_executors,
             ).findings()
         if self._group is not None:  # apart, as requests for a group may end the process
-            request = Request(
-                properties=properties, groups=(self._group,), mode=IN_BATCHES, running=True
-            )
+            request = replace(plan, groups=(self._group,), mode=IN_BATCHES, running=True)
             for finding in child_process.run(request).findings:
                 if finding.about == f"group {self._group}":
                     yield finding

@@ -16,6 +16,9 @@ so the models (`tests/model_checking/unfenced`) run it without Kafka.
    of each partition.
 6. Mark the batch as applied by a single record, which moves its heads.
 
+The identities of existing rows, never their number, decide which rows a replay writes: other
+producers, and a task that the sink no longer waits for, may write between them.
+
 The sink fences nobody. Step 2 of the next batch, or step 4, detects the records of a driver that
 was replaced.
 """

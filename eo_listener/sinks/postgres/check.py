@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import psycopg
 from psycopg import sql
 
-from eo_listener.errors import SettingsError
 from eo_listener.model.check_finding import Findings, fine, problem
 from eo_listener.sinks.ledger_sql import HEADS, stored_ledgers
-from eo_listener.sinks.postgres.catalog import (
-    check_durable,
-    existing_tables,
-    identifier,
-    oid,
-    run,
-    schema_of,
-)
+from eo_listener.sinks.postgres.catalog import check_durable, existing_tables, identifier, oid, run
 from eo_listener.sinks.postgres.connection import connect
-from eo_listener.sinks.postgres.errors import translated
-from eo_listener.sinks.postgres.ledger import Ledger, ledger_sql, sink_key
+from eo_listener.sinks.postgres.ledger import ledger_sql
 from eo_listener.sinks.table_checks import judge_absent, judge_ledgers
 from eo_listener.sinks.target import Mode
 
 if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection
-    from eo_listener.sinks.postgres.conninfo import ConnectionSettings
-    from eo_listener.sinks.target import Target
+    from eo_listener.sinks.postgres.transaction import TransactionWriter
 
 _LACKING: Final = """
 SELECT need FROM unnest(%s::text[]) AS need WHERE NOT has_table_privilege(to_regclass(%s), need)
@@ -35,35 +24,21 @@ SELECT need FROM unnest(%s::text[]) AS need WHERE NOT has_table_privilege(to_reg
 _ROLE: Final = "SELECT quote_ident(current_user), has_schema_privilege(%s, 'CREATE')"
 
 
-def findings(access: ConnectionSettings, target: Target, label: str, query: str | None) -> Findings:
+def findings(writer: TransactionWriter, query: str | None) -> Findings:
     """Yield the findings; `query` is the query's name, if it is known.
 
-    Raises EoListenerError if the server does not answer, or the sink would refuse a table.
+    Raises psycopg.Error, and EoListenerError if the server does not answer, or the sink would
+    refuse a table.
     """
-    try:
-        with connect(access, label, "eo_listener check") as link:
-            link.execute("SET default_transaction_read_only = on")
-            own = None if target.apply else target.table
-            schema = access.schema or schema_of(link, own)
-            if schema is None:
-                raise no_schema(label)
-            yield fine(label, "the server answers, and is not a standby")
-            yield from _judge(link, schema, target, label, query)
-    except psycopg.Error as error:
-        raise translated(error, label, "checking its tables") from error
+    with connect(writer.access, writer.label, "eo_listener check") as link:
+        link.execute("SET default_transaction_read_only = on")
+        yield fine(writer.label, "the server answers, and is not a standby")
+        yield from _judge(link, writer, query)
 
 
-def no_schema(label: str) -> SettingsError:
-    """Return the error for a search_path without a schema that exists."""
-    return SettingsError(
-        f"{label}: the search_path of its role has no schema that exists",
-        fix="Name a schema: schema=...",
-    )
-
-
-def _judge(
-    link: Connection, schema: str, target: Target, label: str, query: str | None
-) -> Findings:
+def _judge(link: Connection, writer: TransactionWriter, query: str | None) -> Findings:
+    ledger, target = writer.ledger, writer.target
+    schema = ledger.schema
     role, may_create = link.execute(_ROLE, (schema,)).fetchone() or ("", False)
     rights = ["INSERT"]
     if target.mode is Mode.UPSERT:
@@ -86,11 +61,10 @@ def _judge(
             yield fine(f"table {table}", f"it exists; {role} may {', '.join(needed)}")
     has_ledger, own = oid(link, schema, HEADS) is not None, []
     if has_ledger or not target.create:
-        key = sink_key(schema, target.table)
-        Ledger(key=key, label=label, schema=schema).applied(link, query or "", create=False)
+        ledger.applied(link, writer.query, create=False)
         stored = stored_ledgers(run(link, ledger_sql(schema).all_heads()).fetchall())
-        own = [ledger for place, ledger in stored.items() if place.sink == key]
-    yield from judge_ledgers(label, query, own)
+        own = [heads for place, heads in stored.items() if place.sink == ledger.key]
+    yield from judge_ledgers(ledger.label, query, own)
     if target.create and not may_create and (not has_ledger or existing.keys() != needs.keys()):
         quoted = sql.Identifier(schema).as_string(link)
         yield problem(

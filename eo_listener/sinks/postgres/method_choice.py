@@ -11,7 +11,7 @@ from eo_listener.errors import SettingsError, SinkError
 from eo_listener.sinks.arrow_rows import planned_rows
 from eo_listener.sinks.postgres.executor_check import prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
-from eo_listener.sinks.postgres.staging import NoStagingError
+from eo_listener.sinks.postgres.executor_writers import NoStagingError
 from eo_listener.sinks.postgres.write_methods import (
     STAGING_ROWS,
     Choice,

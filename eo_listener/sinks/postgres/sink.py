@@ -15,9 +15,10 @@ import psycopg
 from eo_listener.errors import (
     OutcomeUnknownError,
     RetriableSinkError,
+    SettingsError,
     SinkError,
 )
-from eo_listener.model.check_finding import CheckFinding, checked
+from eo_listener.model.check_finding import CheckFinding, Findings, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace
 from eo_listener.model.planned_batch import PlannedBatch
@@ -37,10 +38,9 @@ from eo_listener.sinks.postgres.connection import Connection, answers, connect, 
 from eo_listener.sinks.postgres.conninfo import ConnectionSettings
 from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError, NotSentError
+from eo_listener.sinks.postgres.executor_writers import NoStagingError, Partitions, Staging, rows_of
 from eo_listener.sinks.postgres.ledger import Ledger, sink_key
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
-from eo_listener.sinks.postgres.per_partition import Partitions, rows_of
-from eo_listener.sinks.postgres.staging import NoStagingError, Staging
 from eo_listener.sinks.postgres.transaction import Rows, TransactionWriter
 from eo_listener.sinks.postgres.types import as_text
 from eo_listener.sinks.postgres.user_sql import check_apply
@@ -257,8 +257,13 @@ class PostgresSink:
 
         The method checks the server, the tables, the rights of the role, and the ledger of `query`.
         """
-        found = check.findings(self._kept.access, self._target, self.label, query)
-        return list(checked(self.label, found))
+        return list(checked(self.label, self._findings(query)))
+
+    def _findings(self, query: str | None) -> Findings:
+        try:
+            yield from check.findings(self._writer(query or ""), query)
+        except psycopg.Error as error:
+            raise translated(error, self.label, "checking its tables") from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -339,7 +344,10 @@ class KeptConnection:
                 schema = schema_of(link, table)
                 self._note_place(link)
             if schema is None:
-                raise check.no_schema(label)
+                raise SettingsError(
+                    f"{label}: the search_path of its role has no schema that exists",
+                    fix="Name a schema: schema=...",
+                )
             self.access = replace(self.access, schema=schema)
         return self.access
 

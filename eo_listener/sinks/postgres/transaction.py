@@ -1,6 +1,10 @@
 """Runs the transaction of a batch: lock the heads, write the rows, move the heads, COMMIT.
 
 The transaction is the same on the driver and in the tasks of an executor.
+
+A process that is stopped (SIGSTOP, a suspended machine) keeps its locks, and no time-out of the
+server frees them: its backend waits for a silent client. So `LockWatch` ends the backend of a rival
+that holds the lock for which a batch waits.
 """
 
 from __future__ import annotations

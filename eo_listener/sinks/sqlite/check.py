@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from eo_listener.model.check_finding import Findings, fine, problem
+from eo_listener.model.check_finding import Findings, fine
 from eo_listener.sinks.ledger_sql import HEADS
 from eo_listener.sinks.sqlite.catalog import columns_of
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
@@ -28,12 +27,7 @@ def findings(file: DatabaseFile, target: Target, key: str, query: str | None) ->
     if is_new:
         yield fine(about, "it does not exist: the first batch creates it")
         return
-    if not os.access(file.path, os.W_OK):
-        yield problem(
-            about,
-            "this user may not write to it",
-            "allow the user that runs the query to write to it",
-        )
+    yield judge_storage(about, file.path.as_uri())
     with closing(SqliteLedgerReader(file.path, busy_timeout=file.busy_timeout)) as reader:
         with reader.translated():
             connection = reader.connection()

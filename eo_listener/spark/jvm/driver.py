@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets
-from eo_listener.spark import shim
-from eo_listener.spark.jvm.calls import FAILURES, JvmShimClient, asking, call
+from eo_listener.spark.jvm.calls import FAILURES, JvmShimClient
 from eo_listener.spark.jvm.event_listener import Receiver, wrap
 from eo_listener.spark.jvm.running_query import (
     RunningQuery,
     beginnings,
-    distinct_streams,
-    elements,
     find,
-    is_kafka,
+    live_position,
     query_mode,
     source_options,
-    streams,
 )
 
 _KEPT = 1000  # a limit for runs whose end is never reported: each holds a query's plan in the JVM
@@ -187,97 +182,3 @@ class Driver:
     def drain(self, timeout: float) -> bool:
         """Call `drain` for the session, and return its result, or True if there is no listener."""
         return self._session is None or drain(self._session, timeout)
-
-
-_WHAT = "read the completed offsets of the query"
-_NOTHING: Final = LivePosition(batch_id=-1, committed=MappingProxyType({}))
-_STARTING = ("Initializing", "Starting")  # the beginnings of a query's status text while it starts
-
-
-def live_position(query: RunningQuery) -> LivePosition | None:
-    """Return the query's durable position, or None while it restores its checkpoint.
-
-    The shim returns the position in one call; without the shim, the function asks Spark's objects
-    one by one. Both ways read the same values in the same order; the Java class PositionInspector
-    gives the reasons for this order. The function takes no lock that the query needs. In
-    asynchronous and continuous mode, it lists two folders of the checkpoint, and may read a file.
-    Raises JvmError.
-    """
-    inspector = query.shim("PositionInspector")
-    return by_reflection(query) if inspector is None else by_shim(query, inspector)
-
-
-def by_shim(query: RunningQuery, inspector: Any) -> LivePosition | None:
-    """Return the position from the shim's class, in one round trip. Raises JvmError."""
-    with asking(_WHAT):
-        text = inspector.inspect(query.execution)
-    return shim.position(text)
-
-
-def by_reflection(query: RunningQuery) -> LivePosition | None:
-    """Return the position from Spark's objects, in 30 to 70 round trips. Raises JvmError."""
-    mode = query_mode(query)
-    with asking(_WHAT):
-        execution = query.execution
-        if not streams(execution):
-            return None
-        moved = not execution.committedOffsets().isEmpty()
-        set_at_once = call(execution, "currentBatchId") is None
-        if not (moved and set_at_once) and str(execution.status().message()).startswith(_STARTING):
-            return None
-        if not moved:
-            fresh = mode is QueryMode.CONTINUOUS or query.batch() == 0
-            return _NOTHING if fresh else None
-        if mode in (QueryMode.ASYNC_PROGRESS, QueryMode.CONTINUOUS):
-            return _on_disk(query)
-        return _in_memory(query)
-
-
-def _in_memory(query: RunningQuery) -> LivePosition:
-    execution = query.execution
-    context = call(execution, "getLatestExecutionContext")
-    # Both from one context: compared with the start of the next batch, the end of this batch would
-    # look like its start.
-    start = None if context is None else context.startOffsets()
-    batch = query.batch() if context is None else int(context.batchId())
-    committed = execution.committedOffsets()
-    ended = start is not None and not start.equals(committed)
-    offsets = [(stream, committed.get(stream)) for stream in distinct_streams(execution)]
-    return shim.position_of(batch if ended else batch - 1, _texts(execution, offsets))
-
-
-def _on_disk(query: RunningQuery) -> LivePosition:
-    log = query.execution.offsetLog()
-    committed = query.execution.commitLog().listBatchesOnDisk()
-    planned = log.listBatchesOnDisk()
-    for place in reversed(range(len(committed))):
-        batch = committed[place]
-        if query.jvm.java.util.Arrays.binarySearch(planned, batch) >= 0:
-            entry = log.get(batch).get()
-            return shim.position_of(batch, _texts(query.execution, _logged(query.execution, entry)))
-    return _NOTHING
-
-
-def _logged(execution: Any, entry: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each stream with its offset in an entry of the offset log.
-
-    The entry lists offsets in the order of all leaves of the plan, or (Spark 4.2, opt-in) by name.
-    """
-    named = call(entry, "offsetsMap")
-    if named is None:
-        yield from zip(streams(execution), elements(entry.offsets()), strict=False)
-        return
-    names = execution.sourceIdMap().iterator()
-    while names.hasNext():
-        name = names.next()
-        yield name._2(), named.apply(name._1())  # noqa: SLF001 - Scala's names for parts of a pair
-
-
-def _texts(execution: Any, offsets: Any) -> dict[int, str]:
-    """Return the JSON of each Kafka offset (a Scala Option), by the index of its stream."""
-    counted = distinct_streams(execution)
-    return {
-        counted.index(stream): str(offset.get().json())
-        for stream, offset in offsets
-        if offset.isDefined() and is_kafka(stream)
-    }

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from eo_listener.errors import JvmError, SettingsError
-from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.planned_batch import PlannedBatch, offset_ranges
+from eo_listener.model.planned_batch import BATCHES, CountedSources, PlannedBatch, offset_ranges
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.errors import Unreadable

@@ -16,7 +16,7 @@ from eo_listener.cli.serve.page_server import respond
 from eo_listener.cli.serve.watched import Watched
 from eo_listener.errors import KafkaError
 from eo_listener.model.lag_window import LagVerdict
-from eo_listener.observers.metrics.status_families import (
+from eo_listener.observers.metrics.families import (
     StatusNumbers,
     audit_families,
     exposed,
@@ -130,8 +130,8 @@ def test_without_the_extra_metrics_say_what_to_install(monkeypatch: pytest.Monke
     """All other paths work without prometheus_client."""
     made, _, _ = watched([group("g")])
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "eo_listener.observers.metrics.status_families")
-    monkeypatch.delattr("eo_listener.observers.metrics.status_families")
+    monkeypatch.delitem(sys.modules, "eo_listener.observers.metrics.families")
+    monkeypatch.delattr("eo_listener.observers.metrics.families")
     answer = respond(made.view(), [], "/metrics")
     assert answer.status == 501
     assert b"Install eo-listener[metrics]" in answer.body

@@ -146,10 +146,11 @@ def test_a_source_withheld_before_its_group_is_known(opened: list[MemoryTracking
         event(1, 7, 9, more=(source(1, {U0: 5}, {U0: 9}),)),
     )
     assert kinds(tracking) == [(1, ViolationKind.GAP)]
+    tracking.pass_until(8.0)
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
     tracking.queries.source_options = TWO
-    tracking.hear(1.0, event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
-    tracking.pass_until(1.5 * HOUR, since=1.0)
+    tracking.hear(9.0, event(2, 9, 12, more=(source(1, {U0: 9}, {U0: 12}),)))
+    tracking.pass_until(1.5 * HOUR, since=9.0)
     assert (tracking.at(P0), tracking.at(U0)) == (None, 12)
     assert [why.source for why in tracking.of(SourceIgnored)] == [1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
     InternalError,
+    OptionsRead,
     PartitionsShared,
     QueryModeDetected,
     QueryProgressed,
@@ -23,6 +24,7 @@ from eo_listener.events import (
 )
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets
+from eo_listener.testing import MemoryQueries
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -238,21 +240,92 @@ def test_a_query_of_another_kind_without_kafka_is_not_reported(tracking: MemoryT
     assert not tracking.of(QueryModeDetected)
 
 
-def test_one_that_cannot_be_inspected_is_reported_in_time(tracking: MemoryTracking) -> None:
-    """Its kind is unknown, which is said once; before its first event it is too early to tell."""
+# Options that cannot be read
+
+
+class Planning(MemoryQueries):
+    """Queries whose sources Spark plans after the first question about the run."""
+
+    asked = False
+
+    def options(self, query_id: str, run_id: str) -> Mapping[int, Mapping[str, str]]:
+        if not self.asked:
+            self.asked = True
+            raise JvmError("no answer")
+        return super().options(query_id, run_id)
+
+    def position(self, query_id: str, run_id: str) -> LivePosition | None:
+        found = super().position(query_id, run_id) if self.asked else None
+        self.asked = True
+        return found
+
+
+def test_sources_planned_between_two_questions_are_no_mistake(
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart commits as soon as it has a position, and reports no source as ignored."""
+    queries = Planning(OPTIONS)
+    queries.positions["r1"] = position(3, 40)
+    monkeypatch.setattr(tracking.tracker, "_queries", queries)
+    tracking.start(0.0, "r1")
+    tracking.pass_until(0.5)
+    assert tracking.held == 40
+    assert not tracking.of(SourceIgnored)
+
+
+@pytest.mark.parametrize(("seconds", "reported"), [(6.0, 0), (8.0, 1), (5000.0, 1)])
+def test_options_are_asked_for_until_spark_answers(
+    tracking: MemoryTracking, seconds: float, reported: int
+) -> None:
+    """No further event is needed; a report of unread options is withdrawn, and was no guess."""
+    queries = tracking.queries
+    queries.source_options = None
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.pass_until(seconds)
+    told = tracking.of(SourceIgnored)
+    assert [(one.retried, one.misconfigured) for one in told] == [(True, True)] * reported
+    assert all("q1" in one.cause for one in told)
+    assert len(tracking.of(QueryModeDetected)) == reported
+    assert queries.requests <= 7 + seconds / 60.0
+    queries.source_options = OPTIONS
+    tracking.pass_until(seconds + 61.0, since=seconds)
+    assert tracking.held == 5
+    assert len(tracking.of(OptionsRead)) == reported
+    assert len(tracking.of(SourceIgnored)) == reported
+
+
+def test_options_without_a_group_are_reported_after_unread_options(
+    tracking: MemoryTracking,
+) -> None:
+    """The withdrawal says nothing about a source whose options name no group."""
     tracking.queries.source_options = None
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
-    for tenth in range(1, 30):
-        tracking.serve(tenth / 10.0)
+    tracking.hear(0.0, event(0, None, 5))
+    tracking.pass_until(8.0)
+    tracking.queries.source_options = {0: {"kafka.bootstrap.servers": "k:9092"}}
+    tracking.pass_until(80.0, since=8.0)
+    kept = [one for one in tracking.events if isinstance(one, SourceIgnored | OptionsRead)]
+    assert [getattr(one, "retried", None) for one in kept] == [True, None, False]
+
+
+def test_unread_options_are_reported_when_the_run_ends(tracking: MemoryTracking) -> None:
+    """A run may be shorter than the time in which nothing is reported."""
+    tracking.queries.source_options = None
+    tracking.hear(0.0, event(0, None, 5))
+    assert not tracking.of(SourceIgnored)
+    tracking.end(1.0, "r1")
+    assert [one.retried for one in tracking.of(SourceIgnored)] == [True]
+
+
+def test_before_its_first_event_a_query_may_not_answer(tracking: MemoryTracking) -> None:
+    """Spark plans the sources first, which may take minutes."""
+    tracking.queries.source_options = None
+    tracking.start(0.0, "r1")
+    tracking.pass_until(100.0)
     assert not tracking.of(QueryModeDetected)
-    before = tracking.queries.requests
-    for batch in range(6):
-        tracking.hear(10.0 + batch, event(batch, 5 * batch, 5 * batch + 5))
-        assert bool(tracking.of(QueryModeDetected)) == (tracking.queries.requests - before >= 3)
-    (reported,) = tracking.of(QueryModeDetected)
-    assert "unknown" in reported.mode
-    assert tracking.queries.requests - before == 3
-    assert len(tracking.of(SourceIgnored)) == 1
+    tracking.queries.source_options = OPTIONS
+    tracking.hear(101.0, event(0, None, 5))
+    assert tracking.held == 5
+    assert not tracking.of(OptionsRead)
 
 
 def test_the_groups_of_a_run_are_reported_when_it_gets_another(tracking: MemoryTracking) -> None:

@@ -20,8 +20,8 @@ from eo_listener.foreach_batch.starting_offsets.origins import (
 )
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
 from eo_listener.foreach_batch.starting_offsets.source_cluster import Subscription
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, Offsets, TopicPartition
 from eo_listener.spark.checkpoint.errors import CheckpointError

@@ -7,8 +7,8 @@ from typing import Any
 
 from eo_listener.batch_guard import judge as batch_guard
 from eo_listener.batch_guard.judge import _BatchCheck, _consent
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Applied, Entry, Move
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.testing import MemorySink
 from tests.model_checking.bugs import bug
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from eo_listener.model.counted_sources import BATCHES, CountedSources
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, CountedSources, PlannedBatch
 from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.tape import NAME, Answer, Planned, Row, Stand
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.spark import F0, Batch, Ends, Ids, Log
 from tests.model_checking.batches.tape import NAME, Call, Row

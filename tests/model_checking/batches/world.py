@@ -22,8 +22,8 @@ from eo_listener.errors import (
 )
 from eo_listener.foreach_batch.starting_offsets.origins import ledger_origin
 from eo_listener.foreach_batch.starting_offsets.resolve import EARLIEST, Policy, Recreated, choose
-from eo_listener.model.counted_sources import BATCHES
 from eo_listener.model.ledger import Head, LedgerKey
+from eo_listener.model.planned_batch import BATCHES
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, TopicPartition
 from tests.model_checking.batches.scope import Scope

@@ -22,6 +22,7 @@ from eo_listener.events import (
     Event,
     GroupOffsetsMissing,
     InternalError,
+    OptionsRead,
     ProgressEventsMissed,
     QueryProgressed,
     QueryReported,
@@ -245,6 +246,7 @@ def test_a_source_that_is_ignored_is_a_state_of_the_newest_run() -> None:
         ((WRONG, other), 1),
         ((WRONG, replace(WRONG, source=None)), 2),
         ((WRONG, fed(ended=True), right), 0),
+        ((WRONG, OptionsRead(**RUN), progressed(Offsets({P0: 5}), None)), 0),
         ((replace(WRONG, misconfigured=False), right), 0),
     ):
         assert value(series(*events), "query_ignored_sources", query="flights") == ignored

@@ -13,14 +13,14 @@ import pytest
 from eo_listener.errors import FormatError
 from eo_listener.model.ledger import Head
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.delta.batch_records import (
+from eo_listener.sinks.delta.commits import (
     BatchRecord,
+    Commit,
     Doubt,
     QueryState,
     application_id,
     query_of,
 )
-from eo_listener.sinks.delta.commits import Commit
 from eo_listener.sinks.delta.errors import in_doubt, taken_back
 from eo_listener.sinks.delta.ledger import Rollback, TableLedger
 from eo_listener.sinks.ledger_text import LedgerText

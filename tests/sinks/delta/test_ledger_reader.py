@@ -11,8 +11,7 @@ from eo_listener.errors import RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.check_finding import Severity
 from eo_listener.model.ledger import LedgerKey, StoredLedger
 from eo_listener.offsets import OffsetRange
-from eo_listener.sinks.delta.batch_records import QueryState
-from eo_listener.sinks.delta.commits import Commit
+from eo_listener.sinks.delta.commits import Commit, QueryState
 from eo_listener.sinks.delta.connection import Connection
 from eo_listener.sinks.delta.ledger import Rollback
 from eo_listener.sinks.delta.ledger_reader import DeltaLedgerReader

@@ -198,7 +198,11 @@ class TestUpsert(IcebergTarget, UpsertByMergeChapter):
         assert refused.value.offset == 3
         sink = self.sink(mode="upsert", keys="id", dead_letters=self.lake.table("bad"))
         assert self.put_frame(sink, self.frame(short)).dead_letters == 1
-        assert [one["reason"] for one in self.letters()] == ["key 'id' is not a UUID"]
+        assert [one["reason"] for one in self.letters()] == ["column 'id' is not a UUID"]
+        appended = self.sink(dead_letters=self.lake.table("bad"), max_dead_letters=1)
+        rows = f"{short} UNION ALL {query.format(upper, 'e', 4)}"
+        assert self.put_frame(appended, self.frame(rows)).dead_letters == 1
+        assert self.read("word") == [("c",), ("e",)]
 
     @pytest.mark.slow
     def test_names_are_data(self) -> None:

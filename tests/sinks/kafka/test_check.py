@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
-from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, TopicFacts
+from eo_listener.preflight.facts import LONGEST_MS, ClusterFacts, Request, TopicFacts
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.check import SinkCheck
 from eo_listener.sinks.kafka.errors import Explanation
 
 SERVERS = "k:9092"
 OWN = "eo-listener/delays/flights"
+LOGIN = {"security.protocol": "sasl_ssl", "sasl.username": "al"}
+PLAN = Request(properties={"bootstrap.servers": SERVERS, **LOGIN})
 EXPLAIN = Explanation(
     label="l",
     servers=SERVERS,
@@ -77,8 +79,8 @@ def findings(
     arguments = {"dead_letters": None, "create": True, "by_executors": False, **sink}
     if arguments["dead_letters"] is not None:
         explain = replace(explain, topics=(*explain.topics, arguments["dead_letters"]))
-    describer: Any = cluster  # it stands for a ClusterDescriber
-    return list(SinkCheck(cluster=describer, explain=explain, query=query, **arguments).findings())
+    about: dict[str, Any] = {"cluster": cluster, "plan": PLAN, "explain": explain, "query": query}
+    return list(SinkCheck(**about, **arguments).findings())
 
 
 def told(

@@ -16,7 +16,8 @@ from eo_listener.errors import EoListenerError, SinkError
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.preflight.child_process import Request, run
+from eo_listener.preflight.child_process import run
+from eo_listener.preflight.facts import Request
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
 from eo_listener.sinks.kafka.ledger_repair import KafkaLedgerRepair

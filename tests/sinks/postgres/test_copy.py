@@ -17,8 +17,7 @@ from eo_listener.sinks.postgres.columns import ColumnLayout
 from eo_listener.sinks.postgres.connection import Connection
 from eo_listener.sinks.postgres.copy import Lines, RefusedLateError
 from eo_listener.sinks.postgres.executor_tasks import TaskAttempt
-from eo_listener.sinks.postgres.per_partition import PartitionTask
-from eo_listener.sinks.postgres.staging import StageTask, Staging
+from eo_listener.sinks.postgres.executor_writers import PartitionTask, StageTask, Staging
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.types import ColumnFormat, Encoding
 from eo_listener.testing.made_up_entries import QUERY

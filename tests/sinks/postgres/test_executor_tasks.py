@@ -25,7 +25,7 @@ from eo_listener.sinks.postgres.executor_tasks import (
     borrowed,
     connection,
 )
-from eo_listener.sinks.postgres.per_partition import PartitionTask
+from eo_listener.sinks.postgres.executor_writers import PartitionTask
 from eo_listener.sinks.postgres.transaction import TransactionWriter, begin
 from eo_listener.testing.made_up_entries import QUERY, heads_of
 from tests.sinks.chapters.store import once

@@ -15,14 +15,14 @@ import pytest
 from pyspark import cloudpickle
 
 from eo_listener.errors import SettingsError, SinkError
-from eo_listener.model.counted_sources import CountedSources
 from eo_listener.model.ledger import Entry
+from eo_listener.model.planned_batch import CountedSources
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink, executor_check, method_choice
 from eo_listener.sinks.postgres.executor_check import Obstacle, prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
+from eo_listener.sinks.postgres.executor_writers import NoStagingError
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
-from eo_listener.sinks.postgres.staging import NoStagingError
 from eo_listener.sinks.postgres.transaction import TransactionWriter
 from eo_listener.sinks.postgres.write_methods import (
     Choice,

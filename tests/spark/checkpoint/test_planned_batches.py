@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from eo_listener.errors import SettingsError
-from eo_listener.model.counted_sources import BATCHES
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.planned_batch import BATCHES, PlannedBatch
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.spark.checkpoint.errors import CheckpointError, Unreadable

@@ -15,8 +15,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from eo_listener.offsets import TopicPartition
-from eo_listener.spark.jvm.driver import by_reflection
-from eo_listener.spark.jvm.running_query import RunningQuery
+from eo_listener.spark.jvm.running_query import RunningQuery, by_reflection
 
 NONE = -1  # no offsets
 GETTING = "Getting offsets from a source"

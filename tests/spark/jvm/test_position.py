@@ -15,10 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.model.protocols import LivePosition, QueryMode
-from eo_listener.spark.jvm import driver
-from eo_listener.spark.jvm.driver import LiveQueries, by_reflection, drain, live_position
+from eo_listener.spark.jvm import running_query
+from eo_listener.spark.jvm.driver import LiveQueries, drain
 from eo_listener.spark.jvm.event_listener import wrap
-from eo_listener.spark.jvm.running_query import RunningQuery, find, query_mode
+from eo_listener.spark.jvm.running_query import (
+    RunningQuery,
+    by_reflection,
+    find,
+    live_position,
+    query_mode,
+)
 from tests.spark.jvm.recorder import Forwarding, Recorder, listening
 from tests.spark.jvm.test_source_options import Plans
 from tests.spark.jvm.test_source_options import both_ways as options_both_ways
@@ -95,7 +101,7 @@ def queries(spark: SparkSession, tmp_path: Path) -> Iterator[Queries]:
 
 
 def by_shim(query: RunningQuery) -> LivePosition | None:
-    return driver.by_shim(query, query.shim("PositionInspector"))
+    return running_query.by_shim(query, query.shim("PositionInspector"))
 
 
 def both_ways(query: RunningQuery) -> LivePosition | None:
