@@ -106,7 +106,7 @@ def test_all_four_agree(pipeline: Pipeline) -> None:
     """Exit 0; log, checkpoint, group and ledger stand side by side."""
     said = pipeline.audit()
     assert (said[0], findings(said)) == (0, {})
-    assert said[1]["verdict"].startswith("nothing lost")
+    assert "nothing lost" in said[1]["verdict"]
     (row,) = said[1]["partitions"]
     assert (row["log"]["start"], row["log"]["end"], row["committed"]) == (0, 100, 90)
     assert row["groups"] == {pipeline.group: 90}

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eo_listener.commit.tracking.routing import TOKENS
-from eo_listener.errors import JvmError, SettingsError
+from eo_listener.errors import JvmError, KafkaError, SettingsError
 from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.model.planned_batch import BATCHES, PlannedBatch
@@ -311,3 +311,12 @@ def test_both_ways_to_kafka_say_the_same(jobs: Jobs, topics: Topics) -> None:
     assert plain == by_java
     assert plain.starts == {asked[0]: 3, asked[1]: 0}
     assert plain.topic_ids.keys() == {topic}
+
+
+def test_a_kafka_that_is_away(jobs: Jobs, topics: Topics) -> None:
+    """A Kafka that does not answer is a typed error after a bounded time, never a guess."""
+    logs = SourceLogs(timeout=1.0)
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        logs.snapshot(nowhere, [TopicPartition("t", 0)])
+    logs.close()
