@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.protocols import GroupStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.model.kafka_errors import NO_TOPIC
 from eo_listener.model.protocols import GroupSnapshot, GroupStore
 from eo_listener.offsets import Position, TopicPartition

@@ -10,9 +10,8 @@ import signal
 import sys
 from typing import BinaryIO, Final
 
-from eo_listener.bridge.jvm_client import JvmClient
 from eo_listener.bridge.messages import Hello
-from eo_listener.bridge.service import BridgeService
+from eo_listener.bridge.service import BridgeService, JvmClient
 from eo_listener.errors import EoListenerError, SettingsError
 from eo_listener.model.fault_points import fault_point
 

@@ -47,8 +47,8 @@ from eo_listener.foreach_batch.starting_offsets.resolve import (
     choose_for_group,
 )
 from eo_listener.foreach_batch.starting_offsets.source_cluster import SourceCluster
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_repair import GroupRepair
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.range_reader import record_times
 from eo_listener.model.argument_checks import choice, require_one_of, require_seconds
 from eo_listener.model.offsets_file import ExportedGroup, ExportedPartition, write_csv, write_json

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eo_listener.cli.options import picked
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.many_groups import HeldByGroup, ManyGroups
 from eo_listener.kafka.range_reader import oldest_records
 from eo_listener.model.commit_metadata import CommitMetadata

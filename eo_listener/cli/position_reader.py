@@ -37,7 +37,7 @@ from eo_listener.errors import (
     StorageError,
 )
 from eo_listener.kafka.cluster_describer import ClusterDescriber
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.range_reader import RecordReader, oldest_records
 from eo_listener.model.ledger import Head, LedgerKey, StoredLedger
 from eo_listener.model.planned_batch import BATCHES

@@ -19,7 +19,7 @@ from typing import Final
 from eo_listener.commit.groups.group_change import GroupChange, GroupOutcome
 from eo_listener.errors import InUseError, KafkaError, SettingsError, few
 from eo_listener.kafka.cluster_describer import ClusterDescriber
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import Position, TopicPartition

@@ -23,14 +23,13 @@ from eo_listener.client_config.admin_commands import NO_TOPIC_RIGHT, grant_comma
 from eo_listener.client_config.identities import IdOwner
 from eo_listener.client_config.kafka_options import MAX_TRANSACTION_TIMEOUT_MS
 from eo_listener.errors import KafkaError, SettingsError
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_transactions import (
     DescribedTransaction,
     DescribedTransactions,
     JavaTransactions,
     OpenProducer,
 )
-from eo_listener.kafka.logs import NO_LEADER
+from eo_listener.kafka.logs import NO_LEADER, ClusterReader
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.model.kafka_errors import explain
 from eo_listener.offsets import OffsetRange, TopicPartition

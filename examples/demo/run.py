@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 from confluent_kafka import KafkaException
 
 from eo_listener.errors import KafkaError, UnavailableError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.model import lag
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.kafka.source_logs import SourceLogs
 from eo_listener.offsets import TopicPartition

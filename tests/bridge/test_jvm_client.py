@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eo_listener.bridge.jvm_client import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.bridge.messages import Answer
+from eo_listener.bridge.service import BridgeQueries, BridgeShimClient, JvmClient
 from eo_listener.errors import JvmError
 from eo_listener.model.protocols import QueryMode
 from eo_listener.offsets import Offsets, TopicPartition

@@ -45,6 +45,7 @@ def answers_of(
         "sources": {"v": 1, "query": {}, "sources": [source]},
         "mode": "MICRO_BATCH",
         "position": {"v": 1, "mode": "MICRO_BATCH", **where},
+        "beginnings": {"v": 1, "sources": []},
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from tests.broker import Broker
 from tests.cli.commands import Watching, document_of, invoke
 from tests.conftest import StartBroker

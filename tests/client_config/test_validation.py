@@ -23,7 +23,7 @@ NOT_UTF8 = b"gr\xfc\xdfe".decode("utf-8", "surrogateescape")
 PROGRAM = """
 import time
 from eo_listener.errors import SettingsError
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.group_stores import check, open_groups
 from eo_listener.kafka.cluster_describer import ClusterDescriber
 from eo_listener.kafka.logs import Logs

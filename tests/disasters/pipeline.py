@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from eo_listener import OffsetCommitListener, exactly_once, starting_offsets
 from eo_listener.cli import app
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.offsets import TopicPartition
 from tests.disasters.said import Finding, Said
 from tests.disasters.stores import Rows, Store

@@ -21,8 +21,8 @@ from confluent_kafka import KafkaException, Producer
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.kafka import logs, simple_groups
 from eo_listener.kafka.client import Client, to_wire
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import check
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.many_groups import ManyGroups
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.offsets import TopicPartition

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer
 
 from eo_listener.errors import KafkaError
 from eo_listener.kafka import client, transactional_groups
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.model import fault_points
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupStore

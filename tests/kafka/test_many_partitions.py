@@ -12,9 +12,9 @@ from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
 from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.events import CommitFailed, Committed, Event, Observers
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.group_stores import open_groups
 from eo_listener.kafka.java_groups import JavaGroups
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.calls import JvmShimClient

@@ -12,10 +12,9 @@ from confluent_kafka import KafkaError as Answer
 from confluent_kafka import Producer
 
 from eo_listener.errors import KafkaError
-from eo_listener.kafka import cluster_reader
+from eo_listener.kafka import logs as logs_module
 from eo_listener.kafka.client import ConnectionErrors
-from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.logs import GroupOffsets
+from eo_listener.kafka.logs import ClusterReader, GroupOffsets
 from eo_listener.kafka.range_reader import RangeReader, oldest_records
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES, LEADER_MOVES, NO_TOPIC, PASSING
 from eo_listener.offsets import OffsetRange, Position, TopicPartition
@@ -89,7 +88,7 @@ def answers(*codes: str) -> Callable[..., GroupOffsets]:
 
 def test_a_reader_waits_for_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is being made or moves gives no answer about the group, so it is asked again."""
-    monkeypatch.setattr(cluster_reader, "group_offsets", answers(*sorted(COORDINATOR_MOVES)))
+    monkeypatch.setattr(logs_module, "group_offsets", answers(*sorted(COORDINATOR_MOVES)))
     found = ClusterReader({"bootstrap.servers": "127.0.0.1:1"}).group("g", [TP])
     assert found == {TP: Position(offset=5)}
 
@@ -109,7 +108,7 @@ def test_what_a_reader_does_not_wait_for(
     ask: Callable[..., GroupOffsets], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has Kafka's code."""
-    monkeypatch.setattr(cluster_reader, "group_offsets", ask)
+    monkeypatch.setattr(logs_module, "group_offsets", ask)
     with pytest.raises(KafkaError) as refused:
         ClusterReader({"bootstrap.servers": "127.0.0.1:1"}, timeout=0.5).group("g", [TP])
     assert refused.value.code == code

@@ -282,12 +282,14 @@ class PartitionState:
         Unless the policy accepts that, withhold the partition at the first of these records. If
         the query itself committed the group's offset, nothing is known about earlier records. The
         same holds if the checkpoint is older than this run, and no other query committed it. As
-        long as other runs feed the partition, their offsets show what was read.
+        long as other runs feed the partition, their offsets show what was read. If Kafka has
+        deleted all records before a new checkpoint's beginning, they are only reported.
         """
         wanted, query = self.wanted, _query_of(self.wanted)
         if wanted is None or self.shared or self.withheld or query not in self.beginnings:
             return
-        begin, event = self.beginnings.pop(query)
+        recorded, event = self.beginnings.pop(query)
+        begin = recorded
         writer, log_start = _query_of(committed), self.log_starts[-1][0]
         due = 0 if committed is None else committed.offset
         if begin is None:
@@ -303,7 +305,8 @@ class PartitionState:
             for kind, start, until in ranges
             if start < until
         )
-        if violations and not policy.accept_marks:
+        is_gone = recorded is not None and deleted == begin  # nothing to wait for
+        if violations and not is_gone and not policy.accept_marks:
             self.withheld = True
             self.refused = self.obstacle = None
             self.pending = _marking(due, wanted.metadata)

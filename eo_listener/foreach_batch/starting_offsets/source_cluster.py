@@ -11,8 +11,7 @@ from typing import Final
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.foreach_batch.starting_offsets.resolve import Origin
-from eo_listener.kafka.cluster_reader import ClusterReader
-from eo_listener.kafka.logs import NO_OFFSETS, Logs
+from eo_listener.kafka.logs import NO_OFFSETS, ClusterReader, Logs
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import TopicPartition
 

@@ -98,13 +98,13 @@ def _record(
         return f"its partition is {partition}, but topic {topic} has {target.partitions} partitions"
     pairs = None if headers is None else [_header(header) for header in headers]
     if pairs is not None and None in pairs:
-        return "one of its headers is null or has no key"
+        return "one of its headers is null, has no key, or has a NUL character in its key"
     return Record(topic, value, key, pairs, -1 if partition is None else partition)  # type: ignore[arg-type]  # no None among the pairs
 
 
 def _header(header: Mapping[str, Any] | None) -> tuple[str, str | bytes | None] | None:
-    if header is None or header["key"] is None:
-        return None
+    if header is None or header["key"] is None or "\0" in header["key"]:
+        return None  # librdkafka would cut the key at the NUL
     return header["key"], header["value"]
 
 

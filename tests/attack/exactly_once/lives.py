@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.offsets import TopicPartition
 from tests.attack import surgery
 from tests.attack.durable import Durable

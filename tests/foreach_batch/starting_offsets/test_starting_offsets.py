@@ -21,7 +21,7 @@ from eo_listener.errors import (
     KafkaError,
     SettingsError,
 )
-from eo_listener.kafka.cluster_reader import ClusterReader
+from eo_listener.kafka.logs import ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.offsets import Position, TopicPartition
 from tests.foreach_batch.starting_offsets.test_arguments import ledger

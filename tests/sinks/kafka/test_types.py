@@ -81,9 +81,12 @@ def test_the_topic_of_a_row() -> None:
 def test_rows_that_cannot_be_a_record() -> None:
     """Each row has a reason of its own, in which none of its values is quoted."""
     high, low, *headers = records(
-        value=["v"] * 4,
-        partition=pa.array([3, -1, None, None], pa.int32()),
-        headers=pa.array([None, None, [None], [{"key": None, "value": b"x"}]], HEADERS),
+        value=["v"] * 5,
+        partition=pa.array([3, -1, None, None, None], pa.int32()),
+        headers=pa.array(
+            [None, None, [None], *([{"key": key, "value": b"x"}] for key in (None, "a\0b"))],
+            HEADERS,
+        ),
     )
     assert high == "its partition is 3, but topic delays has 3 partitions"
     assert low == "its partition is -1, but topic delays has 3 partitions"

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from eo_listener import OffsetCommitListener
 from eo_listener.errors import JvmError, KafkaError, SettingsError
-from eo_listener.kafka.cluster_reader import ClusterReader
 from eo_listener.kafka.java_groups import NO_JVM, UNANSWERED, JavaGroups
-from eo_listener.kafka.logs import UNREADABLE
+from eo_listener.kafka.logs import UNREADABLE, ClusterReader
 from eo_listener.kafka.simple_groups import SimpleGroups
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupStore
