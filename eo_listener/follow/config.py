@@ -53,10 +53,6 @@ class FollowedCheckpoint:
         """Return the group of a topic, or None if the follower must not commit its offsets."""
         return self.groups.get(topic, self.groups.get(OTHER_TOPICS))
 
-    def open(self) -> Location:
-        """Return the location of the checkpoint. Raises SettingsError and StorageError."""
-        return Location(self.location, self.storage)
-
 
 def parse_groups(words: Sequence[str]) -> dict[str, str]:
     """Parse groups of a command line: `GROUP` for all topics, `TOPIC=GROUP` for one.
@@ -79,12 +75,12 @@ def parse_groups(words: Sequence[str]) -> dict[str, str]:
 def open_all(targets: Sequence[FollowedCheckpoint]) -> list[tuple[FollowedCheckpoint, Location]]:
     """Return each target with its location.
 
-    Raises SettingsError if two targets name the same checkpoint.
+    Raises StorageError, and SettingsError if two targets name the same checkpoint.
     """
     keys: set[str] = set()
     opened = []
     for target in targets:
-        location = target.open()
+        location = Location(target.location, target.storage)
         if location.key in keys:
             raise SettingsError(
                 f"checkpoint {location} is named twice",

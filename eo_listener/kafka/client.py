@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # no __all__
+from confluent_kafka.admin import AdminClient
 
 from eo_listener.client_config.identities import INSTANCE_ID
 from eo_listener.client_config.validation import require_property
@@ -74,17 +74,18 @@ OUTSIDER = Role(
 # Reads a group only after the transactions on it have ended.
 STABLE = replace(OUTSIDER, fixed={**OUTSIDER.fixed, "isolation.level": "read_committed"})
 
-_MEMBER = {
-    # A fixed name: a member that joins with this name takes the place of the previous member.
-    "group.instance.id": INSTANCE_ID,
-    # The maximum: other groups may delay the committer's thread, which polls. And a member that has
-    # not polled for this long joins again, and displaces the member that has replaced it.
-    "max.poll.interval.ms": "86400000",
-    "topic.metadata.refresh.interval.ms": "30000",
-}
-_MEMBER_FIXED = {"enable.auto.commit": "false"}
-# The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
-MEMBER = Role(settings=_MEMBER, fixed=_MEMBER_FIXED)
+MEMBER = Role(
+    settings={
+        # A fixed name: a member that joins with this name takes the place of the previous member.
+        "group.instance.id": INSTANCE_ID,
+        # The maximum: other groups may delay the committer's thread, which polls. And a member that
+        # has not polled for this long joins again, and displaces the member that has replaced it.
+        "max.poll.interval.ms": "86400000",
+        "topic.metadata.refresh.interval.ms": "30000",
+        # The length of a session is Kafka's default, 45 s; in the new protocol the broker sets it.
+    },
+    fixed={"enable.auto.commit": "false"},
+)
 
 # librdkafka writes fatal errors of a client to stderr at any level, unless it has a logger.
 SILENT = logging.getLogger("eo_listener.librdkafka")
@@ -251,17 +252,6 @@ def open_reader(
         "logger": SILENT,
     }
     return new_client(Consumer, settings)
-
-
-def cleanup_policy(admin: AdminClient, topic: str, timeout: float, errors: ConnectionErrors) -> str:
-    """Return the cleanup.policy of a topic. Raises KafkaError."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    action = f"reading the settings of topic {topic}"
-    try:
-        future = admin.describe_configs([resource], request_timeout=timeout)[resource]
-        return str(future.result(timeout=timeout)["cleanup.policy"].value)
-    except (KafkaException, Late) as error:
-        raise errors.failure(action, answer_of(error)) from error
 
 
 def new_client(kind: Callable[[dict[str, Any]], _C], settings: dict[str, Any]) -> _C:

@@ -27,7 +27,6 @@ from eo_listener.kafka.client import (
     TIMED_OUT,
     ConnectionErrors,
     answer_of,
-    cleanup_policy,
     open_admin,
     seconds_until,
 )
@@ -107,8 +106,7 @@ class CompactedTopic:
         if not self._follow(deadline):
             return None
         if self._policy is None:
-            seconds = seconds_until(deadline)
-            self._policy = cleanup_policy(self._admin, self.topic, seconds, self._errors)
+            self._policy = self._logs.cleanup_policy(self.topic, deadline)
         return self._policy
 
     def create(self, partitions: int, settings: Mapping[str, str]) -> None:

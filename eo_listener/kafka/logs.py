@@ -20,7 +20,7 @@ from types import MappingProxyType
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicCollection
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # no __all__
 
 from eo_listener.client_config.admin_commands import (
     AS_ADMINISTRATOR,
@@ -222,6 +222,18 @@ class Logs:
         topics, errors = self._describe(names, deadline)
         _require_none(errors)
         return topics
+
+    def cleanup_policy(self, topic: str, deadline: float) -> str:
+        """Return the cleanup.policy of a topic."""
+        client, admin = self._open()
+        action = f"reading the settings of topic {topic}"
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        seconds = _seconds_left(action, client, deadline)
+        try:
+            future = admin.describe_configs([resource], request_timeout=seconds)[resource]
+            return str(future.result(timeout=seconds)["cleanup.policy"].value)
+        except (KafkaException, Late) as error:
+            raise client.failure(action, answer_of(error)) from error
 
     def _describe(
         self, names: Collection[str], deadline: float

@@ -42,6 +42,7 @@ NOT_FOUND: Final = "TRANSACTIONAL_ID_NOT_FOUND"
 _NO_ID_RIGHT: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 COORDINATOR: Final = "its coordinator"
 _TIMEOUT: Final = 30.0  # seconds for each: to end a transaction, and to see its end
+_REQUEST: Final = 15.0  # seconds for each request of the reader
 _QUESTION: Final = 10.0
 _PAUSE: Final = 0.2
 # Transaction time-outs for the takeover, in seconds, tried in turn. The open transaction's own
@@ -330,16 +331,13 @@ class TransactionReader:
     """Reads the open transactions of a cluster. Only one thread may use it.
 
     `properties` have librdkafka's names, and `java` has the same properties under their Java names.
-    `timeout` limits each request, in seconds. Every method may raise KafkaError.
+    Every method may raise KafkaError.
     """
 
-    def __init__(
-        self, properties: Mapping[str, str], java: JavaTransactions, *, timeout: float = 15.0
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], java: JavaTransactions) -> None:
         self._properties = dict(properties)
         self._java = java
-        self._timeout = timeout
-        self._cluster = ClusterReader(properties, timeout=timeout)
+        self._cluster = ClusterReader(properties, timeout=_REQUEST)
 
     def partitions(self, topics: Collection[str] | None) -> tuple[TopicPartition, ...]:
         """Return the partitions of `topics`, or of all topics except Kafka's own if it is None.
@@ -383,10 +381,10 @@ class TransactionReader:
     def read(self, partitions: Collection[TopicPartition]) -> TransactionReading:
         """Read the transactions that are open in these partitions."""
         stable = self.stable(partitions)
-        before = self._java.open_producers(stable.unstable, self._timeout)
+        before = self._java.open_producers(stable.unstable, _REQUEST)
         producers = {each.producer_id for opened in before.by_partition.values() for each in opened}
         answers = self._coordinators(producers)
-        after = self._java.open_producers(before.by_partition, self._timeout)
+        after = self._java.open_producers(before.by_partition, _REQUEST)
         opened = still_open(before.by_partition, after.by_partition)
         now_ms = time.time_ns() // 1_000_000
         refused = {
@@ -405,7 +403,7 @@ class TransactionReader:
         Raises SettingsError if the coordinator does not know the id.
         """
         try:
-            return self._java.describe(transactional_id, self._timeout)
+            return self._java.describe(transactional_id, _REQUEST)
         except KafkaError as error:
             if error.code == NOT_FOUND:
                 raise SettingsError(
@@ -424,7 +422,7 @@ class TransactionReader:
         The result leaves out partitions whose leader does not answer. The result's `reason` has the
         error, or says that no leader shows the producer.
         """
-        answer = self._java.open_producers(described.partitions, self._timeout)
+        answer = self._java.open_producers(described.partitions, _REQUEST)
         producers = {
             tp: producer
             for tp, opened in answer.by_partition.items()
@@ -457,7 +455,7 @@ class TransactionReader:
 
     def _coordinators(self, producers: Collection[int]) -> CoordinatorAnswers:
         try:
-            ids = self._java.transactional_ids(producers, self._timeout)
+            ids = self._java.transactional_ids(producers, _REQUEST)
         except KafkaError as error:
             return CoordinatorAnswers(incomplete=str(error))
         # From here on the ids are known, even if the next requests fail.
@@ -466,7 +464,7 @@ class TransactionReader:
         except KafkaError as error:
             incomplete = str(error)
         try:
-            answer = self._java.describe_all(ids.values(), self._timeout)
+            answer = self._java.describe_all(ids.values(), _REQUEST)
         except KafkaError as error:
             answer = DescribedTransactions(errors=dict.fromkeys(ids.values(), error))
         return CoordinatorAnswers(
@@ -478,7 +476,7 @@ class TransactionReader:
 
         To find out, the method asks the coordinators for an unknown id.
         """
-        answer = self._java.describe_all([uuid4().hex], self._timeout)
+        answer = self._java.describe_all([uuid4().hex], _REQUEST)
         for error in answer.errors.values():
             if error.code == _NO_ID_RIGHT:
                 all_ids = ("--transactional-id", "*")

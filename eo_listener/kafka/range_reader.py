@@ -15,18 +15,11 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, Consumer
 from confluent_kafka import KafkaError as Answer
 from confluent_kafka import TopicPartition as Wire
-from confluent_kafka.admin import AdminClient
 
 from eo_listener.audit.evidence import LogFacts
 from eo_listener.audit.intervals import Intervals, of_offsets, union
 from eo_listener.errors import KafkaError
-from eo_listener.kafka.client import (
-    TIMED_OUT,
-    ConnectionErrors,
-    cleanup_policy,
-    open_admin,
-    open_reader,
-)
+from eo_listener.kafka.client import TIMED_OUT, ConnectionErrors, open_reader
 from eo_listener.kafka.logs import NO_OFFSETS, Logs
 from eo_listener.model.kafka_errors import COORDINATOR_MOVES
 from eo_listener.offsets import OffsetRange, TopicPartition
@@ -280,7 +273,6 @@ class TargetLogs:
         self._timeout = timeout
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._logs = Logs(properties)
-        self._admin: AdminClient | None = None
         self._reader: RangeReader | None = None
 
     def topics(self, names: Collection[str]) -> Mapping[str, TargetLog]:
@@ -305,9 +297,7 @@ class TargetLogs:
 
     def policy(self, topic: str) -> str:
         """Return the `cleanup.policy` of a topic."""
-        if self._admin is None:
-            self._admin = open_admin(self._properties)
-        return cleanup_policy(self._admin, topic, self._timeout, self._errors)
+        return self._logs.cleanup_policy(topic, time.monotonic() + self._timeout)
 
     def records(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Iterator[StoredRecord]:
         """Yield the records in `ranges`."""
@@ -338,8 +328,8 @@ class RecordReader:
     """The `LogReader` that uses librdkafka. Two threads must not use it at once.
 
     `timeout` limits each request, and each wait for the next record, in seconds. `transactional` is
-    True if any producer of the topics is transactional, None if that is unknown. Raises
-    SettingsError for properties that librdkafka does not accept.
+    True if any producer of the topics is transactional, None if that is unknown. `facts` and
+    `visible` raise SettingsError for properties that librdkafka does not accept.
     """
 
     def __init__(
@@ -353,7 +343,6 @@ class RecordReader:
         self._transactional = transactional
         self._timeout = timeout
         self._logs = Logs(properties)
-        self._admin = open_admin(self._properties)
         self._errors = ConnectionErrors(properties.get("bootstrap.servers", ""))
         self._readers: dict[bool, RangeReader] = {}
 
@@ -402,9 +391,10 @@ class RecordReader:
     def _is_compacted(self, topic: str) -> bool | None:
         """Return True if compaction may delete records, None if the policy cannot be read."""
         try:
-            return "compact" in cleanup_policy(self._admin, topic, self._timeout, self._errors)
+            policy = self._logs.cleanup_policy(topic, time.monotonic() + self._timeout)
         except (KafkaError, KeyError):  # a missing right: the kind of the proof shows it
             return None
+        return "compact" in policy
 
     def _reader(self, *, committed: bool) -> RangeReader:
         if committed not in self._readers:

@@ -76,14 +76,6 @@ class CommitMetadata:
         """Return a copy for a commit that rewinds the group from `group_offset`."""
         return replace(self, rewound_from=group_offset)
 
-    def withholding(self) -> CommitMetadata:
-        """Return a copy with the mark that the guard withheld newer offsets."""
-        return replace(self, withheld=True)
-
-    def of_sink(self) -> CommitMetadata:
-        """Return a copy for a commit in the transaction of a sink."""
-        return replace(self, by_sink=True)
-
     def same_writer(self, metadata: CommitMetadata | None) -> bool:
         """Return True if the same run of the same query wrote this and `metadata`."""
         mine = (self.query_id, self.run_id)

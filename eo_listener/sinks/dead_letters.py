@@ -32,6 +32,8 @@ SHARE: Final = 0.5
 """The default limit on a batch's refused rows, as a share of its rows."""
 FEW: Final = 10
 """With fewer refused rows, a limit that is a share does not apply, and all rows may be refused."""
+_FAILS: Final = "such a row fails its batch; nothing was written"
+_NAME_TABLE: Final = 'Name a table or topic for such rows (dead_letters="..."), or filter them out'
 _REASONS = 1000  # reasons counted at most: each row may have a different reason
 
 
@@ -63,14 +65,32 @@ class DeadLetter:
         """The reason that may go into logs."""
         return self.reason if self.redacted is None else self.redacted
 
+    @classmethod
+    def from_origin(
+        cls, origin: Sequence[object], reason: str, row: str = "", redacted: str | None = None
+    ) -> DeadLetter:
+        """Return the dead letter for a row with the topic, partition and offset `origin`.
+
+        A value that is not of Kafka's type counts as unknown.
+        """
+        topic, partition, offset = origin
+        return cls(
+            topic=topic if isinstance(topic, str) else None,
+            partition=partition if isinstance(partition, int) else None,
+            offset=offset if isinstance(offset, int) else None,
+            reason=reason,
+            row=row,
+            redacted=redacted,
+        )
+
     def place(self) -> tuple[TopicPartition | None, str]:
         """Return the row's partition, or None if unknown, and its source offset in words."""
-        if self.topic is None or self.partition is None:
+        if self.topic is None or self.partition is None or self.offset is None:
             return None, "a row without topic, partition and offset"
         tp = TopicPartition(self.topic, self.partition)
         return tp, f"the row from offset {self.offset} of {tp}"
 
-    def error(self, label: str) -> PoisonRowError:
+    def error(self, label: str, *, cause: str = _FAILS, fix: str = _NAME_TABLE) -> PoisonRowError:
         """Return the error to raise if this row fails the batch of the sink `label`.
 
         The error contains no value of the row, since errors end up in logs.
@@ -80,10 +100,9 @@ class DeadLetter:
         return PoisonRowError(
             f"{where} cannot be written to {label}: {self.shown}",
             partition=tp,
-            offset=self.offset,
-            cause="such a row fails its batch; nothing was written",
-            fix='Name a table or topic for such rows (dead_letters="..."), or filter them out'
-            + ("" if tp else keep),
+            offset=self.offset if tp else None,
+            cause=cause,
+            fix=fix + ("" if tp else keep),
         )
 
 
@@ -202,15 +221,9 @@ class RowFilter:
     ) -> DeadLetter:
         """Return row `index` of `rows`, which the store refuses for `reason`, as a dead letter."""
         row = rows.slice(index, 1)
-        topic, partition, offset = (_value(row, name) for name in ORIGIN)
-        return DeadLetter(
-            topic=topic if isinstance(topic, str) else None,
-            partition=partition if isinstance(partition, int) else None,
-            offset=offset if isinstance(offset, int) else None,
-            reason=reason,
-            redacted=redacted,
-            row=json_row(row.drop_columns([REASON]) if self.marked else row),
-        )
+        origin = [_value(row, name) for name in ORIGIN]
+        text = json_row(row.drop_columns([REASON]) if self.marked else row)
+        return DeadLetter.from_origin(origin, reason, text, redacted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

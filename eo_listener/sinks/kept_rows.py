@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
-from eo_listener.errors import OutcomeUnknownError, PoisonRowError
-from eo_listener.offsets import TopicPartition
+from eo_listener.errors import OutcomeUnknownError
 from eo_listener.sinks.arrow_rows import LOST
-from eo_listener.sinks.dead_letters import REASON, RowFilter
+from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import quoted
 from eo_listener.spark.computed_rows import computed_rows, rows_lost
 from eo_listener.spark.jvm.calls import FAILURES, thrown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
 
@@ -78,29 +77,8 @@ def unmarked_rows(frame: DataFrame, label: str, fix: str = _FILTER) -> Iterator[
         names = [F.col(quoted(name)) if name in frame.columns else F.lit(None) for name in ORIGIN]
         marked = computed.where(F.col(REASON).isNotNull()).select(*names, REASON)
         for *origin, reason in marked.limit(1).collect():
-            cause = "such a row fails its batch; nothing was written"
-            raise poison_row(origin, label, reason, cause=cause, fix=fix)
+            raise DeadLetter.from_origin(origin, reason).error(label, fix=fix)
         yield computed.drop(REASON)
-
-
-def poison_row(
-    origin: Sequence[Any], label: str, reason: str, *, cause: str, fix: str
-) -> PoisonRowError:
-    """Return the error for a row that cannot be written to `label`.
-
-    `origin` are the row's topic, partition and offset, each None if the row lacks it.
-    """
-    topic, partition, offset = origin
-    has_origin = None not in origin
-    tp = TopicPartition(topic, partition) if has_origin else None
-    row_text = f"the row from offset {offset} of {tp}" if has_origin else "a row"
-    return PoisonRowError(
-        f"{row_text} cannot be written to {label}: {reason}",
-        partition=tp,
-        offset=offset if has_origin else None,
-        cause=cause,
-        fix=fix,
-    )
 
 
 def _is_of_lost_rows(error: BaseException) -> bool:

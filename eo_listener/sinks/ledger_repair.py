@@ -241,6 +241,15 @@ def refuse_moved(label: str, before: Heads, after: Heads) -> None:
         raise running(f"the ledger in {label} has since moved: {few(moved)}")
 
 
+def unknown_repair(label: str, reason: str, cause: str | None) -> OutcomeUnknownError:
+    """Return the error for a repair whose commit may or may not have happened."""
+    return OutcomeUnknownError(
+        f"{label}: {reason}, so the ledger may or may not have changed",
+        cause=cause,
+        fix="Run eo-listener ledger show to see the ledger, then run the command again",
+    )
+
+
 def commit_to_table(
     label: str, commit: Callable[[], object], *, service: str, other_writers: str | None = None
 ) -> None:
@@ -256,12 +265,8 @@ def commit_to_table(
         except ForeignWriterError as error:
             raise running(f"the ledger in {label} has since moved: {error.problem}") from error
         except OutcomeUnknownError as error:
-            raise OutcomeUnknownError(
-                f"{label}: the {service} did not answer the commit of the repair, so the ledger "
-                f"may or may not have changed ({error.problem})",
-                cause=error.cause,
-                fix="Run eo-listener ledger show to see the ledger, then run the command again",
-            ) from error
+            reason = f"the {service} did not answer the commit of the repair ({error.problem})"
+            raise unknown_repair(label, reason, error.cause) from error
         except RetriableSinkError as error:
             if not tries_left:
                 raise InUseError(

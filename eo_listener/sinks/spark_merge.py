@@ -15,7 +15,8 @@ from uuid import uuid4
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.model.fault_points import fault_point
-from eo_listener.sinks.kept_rows import keep_as_view, poison_row
+from eo_listener.sinks.dead_letters import DeadLetter
+from eo_listener.sinks.kept_rows import keep_as_view
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, tie, value_columns
 from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
 
@@ -239,10 +240,9 @@ class Merge:
     def _lacking(self, origin: Sequence[Any]) -> PoisonRowError:
         needed = [*self.target.keys, *filter(None, [self.target.version_column])]
         uuids = "".join(f", or {name} is not a UUID" for name in self.uuids)
-        return poison_row(
-            origin,
+        reason = f"one of {', '.join(needed)} is null{uuids}"
+        return DeadLetter.from_origin(origin, reason).error(
             self.label,
-            f"one of {', '.join(needed)} is null{uuids}",
             cause="they identify the row to replace, and tell which of the two rows is newer",
             fix="Filter such rows out in the transform, or give them values",
         )

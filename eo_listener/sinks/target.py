@@ -124,6 +124,15 @@ class Target(WriteRules):
         return () if self.apply is None or callable(self.apply) else self.apply
 
 
+def not_created(what: str, creation: str) -> SettingsError:
+    """Return the error for a table or a ledger that a sink with create=False must not create.
+
+    `what` reports that it does not exist; `creation` is the statement or command that creates it.
+    """
+    fix = f"As a user who may create it, run: {creation}"
+    return SettingsError(f"{what}, and create=False", fix=fix)
+
+
 def refuse_dotted(setting: str, name: str, *, has_schemas: bool) -> None:
     """Refuse to create a table with a dot in its name.
 

@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 from eo_listener.bridge.service import LONGEST, SHORTEST, SettledRunReporter
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import ClusterState
-from eo_listener.commit.groups.group_offsets import GroupKeys, Waiting
+from eo_listener.commit.groups.group_offsets import GroupKeys, GroupOffsets, Waiting
 from eo_listener.commit.groups.group_state import SnapshotRequest
 from eo_listener.events import CommitAbandoned, CommitRefused, Event, Refusal, RunGroupsChanged
 from eo_listener.model.protocols import GroupSnapshot
@@ -17,6 +18,12 @@ from eo_listener.offsets import Offsets, Position, TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 K = "k:9092"
+
+
+def commit_of(offset: int, tp: TopicPartition = TP) -> GroupOffsets:
+    """One offset for a group, whose name the test gives."""
+    cluster = Cluster.from_properties({"bootstrap.servers": K})
+    return GroupOffsets(cluster=cluster, group="", positions={tp: Position(offset=offset)})
 
 
 class Driver:
@@ -45,7 +52,7 @@ class Driver:
 
     def offer(self, group: str, offset: int, tp: TopicPartition = TP) -> None:
         """Something is to be committed."""
-        self.cluster_state.group(group).offer({tp: Position(offset=offset)})
+        self.cluster_state.group(group).offer(commit_of(offset, tp))
 
     def waiting(self, groups: GroupKeys) -> frozenset[Waiting]:
         """What the committer's `waiting` gives."""
@@ -151,7 +158,7 @@ def test_what_is_not_to_be_sent_is_dealt_with(driver: Driver, fate: str) -> None
     if fate == "fenced":
         driver.codes = {"g": "FENCED_INSTANCE_ID"}
     if fate == "withheld":
-        driver.cluster_state.group("g").withhold({TP: Position(offset=10)})
+        driver.cluster_state.group("g").withhold(commit_of(10))
     driver.run("r", ("g", offset))
     driver.pass_by(10)
     assert driver.settled == ["r"]

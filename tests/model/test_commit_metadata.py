@@ -40,7 +40,7 @@ def test_the_command_that_committed_is_named() -> None:
     assert str(alone) == "eo-listener group seed, run 00000020"
     assert alone.author == "eo-listener group seed"
     assert (seeded.batch, alone.batch) == (41, None)
-    longest = replace(alone.rewinding(2**63 - 1).withholding().of_sink(), name="x" * 99)
+    longest = replace(alone.rewinding(2**63 - 1), withheld=True, by_sink=True, name="x" * 99)
     assert len(longest.text().encode()) == MAX_BYTES
 
 
@@ -82,7 +82,7 @@ def test_what_a_commit_may_carry_besides() -> None:
     rewound = metadata().rewinding(150)
     assert '"w":150' in rewound.text()
     assert CommitMetadata.parse(rewound.text()) == rewound
-    withheld = metadata().withholding()
+    withheld = replace(metadata(), withheld=True)
     assert '"g":1' in withheld.text()
     assert CommitMetadata.parse(withheld.text()) == withheld
     assert CommitMetadata.parse(metadata().text()) == metadata()

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from eo_listener.commit.groups import group_state, partition_state
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.group_state import GroupState
 from eo_listener.commit.groups.partition_state import PartitionState
 from eo_listener.commit.tracking import query_run
@@ -55,9 +56,9 @@ _position, _route = Queries.position, GroupRouting.route
 _follow = SequenceGuard.follow
 
 
-def _one_more(self: GroupState, positions: Any, **how: Any) -> Any:
-    more = {tp: replace(one, offset=one.offset + 1) for tp, one in positions.items()}
-    return _offer(self, more, **how)
+def _one_more(self: GroupState, commit: GroupOffsets, **how: Any) -> Any:
+    more = {tp: replace(one, offset=one.offset + 1) for tp, one in commit.positions.items()}
+    return _offer(self, replace(commit, positions=more), **how)
 
 
 def _planned_end(self: Queries, query_id: str, run_id: str) -> LivePosition | None:
@@ -123,8 +124,8 @@ def _of_nothing(self: QueryRun, position: LivePosition) -> Any:
 _at = QueryRun.at
 
 
-def _not_renewed(self: GroupState, positions: Any, **how: Any) -> Any:
-    return _offer(self, positions, **{**how, "recommit": False})
+def _not_renewed(self: GroupState, commit: GroupOffsets, **_: Any) -> Any:
+    return _offer(self, commit)
 
 
 def _blind_guard(self: SequenceGuard, progress: Any) -> Any:
@@ -201,9 +202,9 @@ def _other_guard(self: RunGuard, *about: Any) -> None:
 _violated, _judge = RunGuard._violated, RunGuard.judge
 
 
-def _all_rivals(self: GroupState, positions: Any, **how: Any) -> Any:
+def _all_rivals(self: GroupState, commit: GroupOffsets, **how: Any) -> Any:
     """No query but the very same one may go back."""
-    return _offer(self, positions, **{**how, "rivals": positions})
+    return _offer(self, replace(commit, rivals=frozenset(commit.positions)), **how)
 
 
 BUGS = (

@@ -40,20 +40,13 @@ class OfferReceiver:
         for tp, position in commit.positions.items():
             self.offered[tp] = max(position.offset, self.offered.get(tp, 0))
             self.fresh.append((tp, position.offset))
-        self.cluster_state.group(commit.group).offer(
-            commit.positions,
-            owner=commit.owner,
-            recommit=recommit,
-            lossy=commit.lossy,
-            rivals=commit.rivals,
-        )
+        self.cluster_state.group(commit.group).offer(commit, recommit=recommit)
 
     def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
-        group = self.cluster_state.group(commit.group)
-        group.add_beginnings(commit.positions, beginnings, owner=commit.owner)
+        self.cluster_state.group(commit.group).add_beginnings(commit, beginnings)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
-        self.cluster_state.group(commit.group).withhold(commit.positions)
+        self.cluster_state.group(commit.group).withhold(commit)
         if recommit:
             self.offer(commit, recommit=True)
 

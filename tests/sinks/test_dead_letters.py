@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 from eo_listener.errors import PoisonRowError, SettingsError
 from eo_listener.sinks.arrow_rows import arrow_schema
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterLimit, Refusals, RowFilter
-from eo_listener.sinks.kept_rows import poison_row
 
 UTC = timezone.utc
 
@@ -113,7 +113,7 @@ def test_half_an_origin_is_none(topic: str | None, partition: int | None, known:
     assert ("offset 7 of t-1" in where) is known
     error = letter.error("x")
     assert ("keep topic" in str(error.fix)) is not known
-    assert (error.partition, error.offset) == (tp, 7)
+    assert (error.partition, error.offset) == (tp, 7 if known else None)
 
 
 def test_the_reason_for_logs_is_another_one() -> None:
@@ -134,16 +134,20 @@ def test_a_mark_is_a_text() -> None:
     assert (good.num_rows, dead) == (1, [])
 
 
+def refused(origin: Sequence[object]) -> PoisonRowError:
+    return DeadLetter.from_origin(origin, "id is null").error("the table", cause="c", fix="f")
+
+
 def test_a_row_is_named_by_all_of_its_origin_or_not_at_all() -> None:
     """Where one of topic, partition and offset is null, the others name no record."""
-    error = poison_row(["flights", 0, 7], "the table", "id is null", cause="c", fix="f")
+    error = refused(["flights", 0, 7])
     assert str(error).startswith(
         "the row from offset 7 of flights-0 cannot be written to the table: id is null"
     )
     assert (error.partition, error.offset) == (("flights", 0), 7)
     assert (error.cause, error.fix) == ("c", "f")
     for origin in ((None, 0, 7), ("flights", None, 7), ("flights", 0, None)):
-        error = poison_row(origin, "the table", "id is null", cause="c", fix="f")
+        error = refused(origin)
         assert str(error.problem).endswith("the table: id is null")
         assert (error.partition, error.offset) == (None, None)
 

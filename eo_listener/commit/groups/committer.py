@@ -64,13 +64,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups() as groups:
-                groups.group(commit.group).offer(
-                    commit.positions,
-                    owner=commit.owner,
-                    recommit=recommit,
-                    lossy=commit.lossy,
-                    rivals=commit.rivals,
-                )
+                groups.group(commit.group).offer(commit, recommit=recommit)
 
     def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
         """Have the group compared with `beginnings` before a run's first offer to the group.
@@ -81,9 +75,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups(changes=False) as groups:
-                groups.group(commit.group).add_beginnings(
-                    commit.positions, beginnings, owner=commit.owner
-                )
+                groups.group(commit.group).add_beginnings(commit, beginnings)
 
     def withhold(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Stop committing these positions and all newer ones, because the guard withholds them.
@@ -94,7 +86,7 @@ class Committer:
         worker = self._worker(commit)
         if worker is not None:
             with worker.groups() as groups:
-                groups.group(commit.group).withhold(commit.positions)
+                groups.group(commit.group).withhold(commit)
             if recommit:
                 self.offer(commit, recommit=True)
 
@@ -134,7 +126,7 @@ class Committer:
             worker = self._workers.get(commit.cluster)
             if worker is None:
                 worker = self._workers[commit.cluster] = self._start(commit.cluster)
-            worker.mark_used()
+            worker.unused_since = None
             return worker
 
     def set_used_clusters(self, clusters: Collection[Cluster]) -> None:
@@ -142,7 +134,7 @@ class Committer:
         with self._lock:
             for cluster, worker in self._workers.items():
                 if cluster not in clusters:
-                    worker.mark_unused()
+                    worker.unused_since = worker.unused_since or time.monotonic()
 
     def _may_end(self, cluster: Cluster) -> bool:
         """If the worker of a cluster is no longer needed, remove it, and return True.

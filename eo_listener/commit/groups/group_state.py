@@ -7,13 +7,13 @@ and gets their answers.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 
-from eo_listener.commit.groups.group_offsets import Beginnings
+from eo_listener.commit.groups.group_offsets import Beginnings, GroupOffsets
 from eo_listener.commit.groups.partition_state import (
     Discrepancy,
     Finding,
@@ -111,38 +111,30 @@ class GroupState:
         self._retry_at_once = False
         self.in_flight = False
 
-    def offer(
-        self,
-        positions: Positions,
-        *,
-        owner: str = "",
-        recommit: bool = False,
-        lossy: bool = False,
-        rivals: Collection[TopicPartition] = (),
-    ) -> None:
+    def offer(self, commit: GroupOffsets, *, recommit: bool = False) -> None:
         """Accept positions; of the offsets offered for a partition, the greatest counts.
 
         With `recommit`, confirmed offsets are committed again, so that they do not expire. First, a
         snapshot of the group is read, since the new commit would hide that the group was deleted.
-        With `lossy`, a snapshot of the log is read, even if there is nothing to commit. `rivals`
-        are partitions that other live runs feed too. `owner` is the run. If another committer has
-        taken over the group, the first offer of a later run takes the group back.
+        If `commit` is lossy, a snapshot of the log is read, even if there is nothing to commit. If
+        another committer has taken over the group, the first offer of a later run takes the group
+        back.
         """
-        self._begin(owner)
-        for tp, state in self._open(positions):
-            if lossy:
+        self._begin(commit.owner)
+        for tp, position, state in self._open(commit):
+            if commit.lossy:
                 state.snapshot_at, state.needs_snapshot = None, True
             elif recommit and state.pending is None:
                 state.snapshot_at = None
-            state.offer(positions[tp], self._policy, recommit=recommit, rivals=tp in rivals)
+            state.offer(position, self._policy, recommit=recommit, rivals=tp in commit.rivals)
             self._plan(tp)
 
-    def add_beginnings(self, positions: Positions, beginnings: Beginnings, *, owner: str) -> None:
-        """Have the next snapshot compared with the `beginnings` of these partitions."""
-        self._begin(owner)
-        for tp, state in self._open(positions):
+    def add_beginnings(self, commit: GroupOffsets, beginnings: Beginnings) -> None:
+        """Have the next snapshot compared with the `beginnings` of the partitions of `commit`."""
+        self._begin(commit.owner)
+        for tp, position, state in self._open(commit):
             if tp in beginnings:
-                state.add_beginning(positions[tp], beginnings[tp])
+                state.add_beginning(position, beginnings[tp])
 
     def _begin(self, owner: str) -> None:
         """Record that a run feeds the group."""
@@ -162,16 +154,18 @@ class GroupState:
             if tp in self._due:
                 self._plan(tp)
 
-    def withhold(self, positions: Positions) -> None:
-        """Stop committing `positions` and newer positions; write the guard's mark to the group."""
-        for tp, state in self._open(positions):
-            state.withhold(positions[tp].metadata)
+    def withhold(self, commit: GroupOffsets) -> None:
+        """Stop committing these and newer positions; write the guard's mark to the group."""
+        for tp, position, state in self._open(commit):
+            state.withhold(position.metadata)
             self._plan(tp)
 
-    def _open(self, positions: Positions) -> Iterable[tuple[TopicPartition, PartitionState]]:
-        for tp, position in positions.items():
+    def _open(
+        self, commit: GroupOffsets
+    ) -> Iterable[tuple[TopicPartition, Position, PartitionState]]:
+        for tp, position in commit.positions.items():
             if self._fenced is None and not self._is_of_old_topic(tp, position):
-                yield tp, self._partitions.setdefault(tp, PartitionState())
+                yield tp, position, self._partitions.setdefault(tp, PartitionState())
 
     def _is_of_old_topic(self, tp: TopicPartition, position: Position | None) -> bool:
         return tp.topic in self._recreated and is_of(position, self._recreated[tp.topic])

@@ -545,4 +545,5 @@ def _declared(position: Position, waiting: Position | None) -> Position:
 
 def _marking(offset: int, text: str) -> Position:
     metadata = CommitMetadata.parse(text)
-    return Position(offset=offset, metadata=metadata.withholding().text() if metadata else text)
+    marked = replace(metadata, withheld=True).text() if metadata else text
+    return Position(offset=offset, metadata=marked)

@@ -48,14 +48,13 @@ class Worker:
         observe: Observer,
         retry: Backoff | None = None,
         policy: Policy | None = None,
-        request_timeout: float = REQUEST_TIMEOUT,
         may_end: Callable[[], bool] = lambda: False,
     ) -> None:
         self._may_end = may_end
-        self._unused_since: float | None = None
+        #: The time since which no run feeds this cluster; the committer sets it, under its lock.
+        self.unused_since: float | None = None
         self._open_store = open_store
         self._observe = observe
-        self._request_timeout = request_timeout
         self._cluster_state = ClusterState(cluster, retry, policy=policy)
         self._changed = threading.Condition()
         self._suspended_before = _suspended()
@@ -77,21 +76,11 @@ class Worker:
             if changes:
                 self._changed.notify_all()
 
-    def mark_unused(self) -> None:
-        """Record that no run feeds this cluster now; return at once."""
-        with self._changed:
-            self._unused_since = self._unused_since or time.monotonic()
-
-    def mark_used(self) -> None:
-        """Record that offers for this cluster will follow; return at once."""
-        with self._changed:
-            self._unused_since = None
-
     def unused_for(self, seconds: float) -> bool:
         """Return True if no run has fed the cluster for `seconds`, and no offset is unconfirmed."""
         with self._changed:
             now = time.monotonic()
-            unused = self._unused_since is not None and now - self._unused_since >= seconds
+            unused = self.unused_since is not None and now - self.unused_since >= seconds
             return unused and self._cluster_state.idle() and self._cluster_state.wait(now) is None
 
     def flush(self, deadline: float) -> bool:
@@ -152,7 +141,7 @@ class Worker:
                     )
                     time.sleep(_PAUSE)
                 self._poll_store()
-                if self._unused_since is not None and self._may_end():
+                if self.unused_since is not None and self._may_end():
                     break
         finally:
             if self._store is not None:
@@ -238,9 +227,7 @@ class Worker:
         fault_point("commit.before-request")
         if time.monotonic() - request.started > STANDSTILL or self._was_suspended():
             raise KafkaError("this process was suspended", code=STOOD_STILL)
-        answer = self._opened().commit(
-            request.group, request.positions, timeout=self._request_timeout
-        )
+        answer = self._opened().commit(request.group, request.positions, timeout=REQUEST_TIMEOUT)
         fault_point("commit.answered")
         return answer
 

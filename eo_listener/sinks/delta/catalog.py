@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
 from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.target import not_created
 from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ def create(frame: DataFrame, target: Target, reference: str, columns: Iterable[s
     JvmError, and Spark's own error, for example if another program has created the table meanwhile.
     """
     if not target.create:
-        raise SettingsError(
-            f"table {reference} does not exist, and create=False",
-            fix=f"Create it: CREATE TABLE {reference} (...) USING delta",
-        )
+        creation = f"CREATE TABLE {reference} (...) USING delta"
+        raise not_created(f"table {reference} does not exist", creation)
     empty, partitions, path = _empty(frame, columns), target.partition_by, target.path
     if path is not None:
         if files := _foreign_files(frame.sparkSession, path):

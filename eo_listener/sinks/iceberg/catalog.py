@@ -15,6 +15,7 @@ from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, quoted, types_of
+from eo_listener.sinks.target import not_created
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, columns_as_sql
 
@@ -49,9 +50,7 @@ def make(spark: Any, name: TableName, frame: DataFrame, creation: Creation) -> I
     columns = columns_as_sql(frame)
     statement = creation.statement(name, columns)
     if not creation.create:
-        raise SettingsError(
-            f"table {name.key} does not exist, and create=False", fix=f"Create it: {statement}"
-        )
+        raise not_created(f"table {name.key} does not exist", statement)
     try:
         with java_errors():
             spark.sql(statement)

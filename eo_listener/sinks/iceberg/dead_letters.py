@@ -81,26 +81,21 @@ class LettersOfBatch:
         """Read a place from a text that `encode` has returned. Raises FormatError."""
         try:
             document = json.loads(text)
-            letters = cls(
-                table=str(document["table"]),
-                owner=str(document["owner"]),
-                branch=str(document["branch"]),
-                number=int(document["number"]),
-            )
-            version = document["v"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(
-                f"a commit's record of its dead letters does not have format {_VERSION}",
-                cause="another program or a newer release of eo_listener wrote it",
-                fix="Use that release here too",
-            ) from error
-        if version != _VERSION:
-            raise FormatError(
-                f"a commit's record of its dead letters has a format other than {_VERSION}",
-                cause="a newer release of eo_listener wrote it",
-                fix="Use that release here too",
-            )
-        return letters
+            if document["v"] == _VERSION:
+                return cls(
+                    table=str(document["table"]),
+                    owner=str(document["owner"]),
+                    branch=str(document["branch"]),
+                    number=int(document["number"]),
+                )
+            error: Exception | None = None
+        except (KeyError, TypeError, ValueError) as wrong:
+            error = wrong
+        raise FormatError(
+            f"a commit's record of its dead letters does not have format {_VERSION}",
+            cause="another program or a newer release of eo_listener wrote it",
+            fix="Use that release here too",
+        ) from error
 
 
 class DeadLetterTables:
@@ -403,8 +398,6 @@ def _count(refused: DataFrame, refusals: Refusals, dead: int) -> None:
     first = refused.select(*origin, REASON).orderBy(*ORIGIN).limit(1).collect()
     often = refused.groupBy(REASON).count().orderBy(F.desc("count"), REASON).limit(1).collect()
     refusals.count = dead
-    for topic, partition, offset, reason in first:
-        refusals.first = DeadLetter(
-            topic=topic, partition=partition, offset=offset, reason=reason, row=""
-        )
+    for *row_origin, reason in first:
+        refusals.first = DeadLetter.from_origin(row_origin, reason)
     refusals.reasons = Counter(dict(map(tuple, often)))

@@ -7,27 +7,20 @@ from dataclasses import dataclass
 
 from eo_listener.client_config.admin_commands import create_topic
 from eo_listener.errors import RetriableSinkError, SettingsError, TopicRecreatedError, few
+from eo_listener.kafka.logs import Topic
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.kafka.errors import Explanation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A topic's id as Kafka's tools print it, or None, and the number of its partitions."""
-
-    id: str | None
-    partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
     """The topics of a sink, by name, as Kafka described them at one moment."""
 
-    topics: Mapping[str, Target]
+    topics: Mapping[str, Topic]
 
     @classmethod
     def require(
-        cls, described: Mapping[str, Target], names: Collection[str], explain: Explanation
+        cls, described: Mapping[str, Topic], names: Collection[str], explain: Explanation
     ) -> Targets:
         """Return all `described` topics; raises SettingsError if one of `names` is missing."""
         missing = sorted(set(names) - described.keys())
@@ -39,10 +32,6 @@ class Targets:
                 fix=create_topic(explain.servers, missing[0]),
             )
         return cls(topics=described)
-
-    def of_rows(self, names: Collection[str]) -> Targets:
-        """Return these targets with only the topics `names`, to which rows go."""
-        return Targets(topics={name: self.topics[name] for name in names})
 
     @property
     def only(self) -> str | None:
@@ -77,7 +66,8 @@ class Targets:
             if after is None:
                 change = "was deleted"
             elif before.id == after.id:
-                change = f"had {before.partitions} partitions and now has {after.partitions}"
+                now_has = len(after.partitions)
+                change = f"had {len(before.partitions)} partitions and now has {now_has}"
             else:
                 change = "was deleted and recreated"
             raise RetriableSinkError(

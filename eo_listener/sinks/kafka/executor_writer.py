@@ -76,7 +76,7 @@ class ExecutorWriter:
         from eo_listener.spark.jvm.row_writer import RecordLayout, write_rows  # noqa: PLC0415  # needs Spark
 
         batch = uuid.uuid4().hex
-        topics = [(name, target.partitions) for name, target in begun.targets.topics.items()]
+        topics = [(name, len(target.partitions)) for name, target in begun.targets.topics.items()]
         producer = begun.epoch
         joined = JoinedTransaction(begun.transactional_id, producer.producer_id, producer.epoch)
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=joined)

@@ -31,7 +31,6 @@ from eo_listener.errors import (
     InUseError,
     JvmError,
     KafkaError,
-    OutcomeUnknownError,
     SettingsError,
     SinkError,
     few,
@@ -56,8 +55,15 @@ from eo_listener.sinks.kafka.ledger import (
     refuse_policy,
 )
 from eo_listener.sinks.kafka.ledger_reader import KafkaLedgerReader
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_moved, running
+from eo_listener.sinks.ledger_repair import (
+    Rename,
+    refuse_changed,
+    refuse_moved,
+    running,
+    unknown_repair,
+)
 
+_TIMEOUT: Final = 30.0  # seconds for each request
 _OPEN: Final = 60.0  # seconds after which the coordinator ends the transaction of a repair
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _RIGHTS: Final = {
@@ -159,7 +165,7 @@ class KafkaLedgerRepair:
     """The `LedgerRepair` of a topic; `properties`, for librdkafka, may hold secrets.
 
     `java` asks coordinators about transactions; it is None if Java cannot be used, and `no_java` is
-    then the reason. `timeout` limits each request, in seconds.
+    then the reason.
     """
 
     def __init__(
@@ -169,14 +175,12 @@ class KafkaLedgerRepair:
         *,
         java: JavaTransactions | None = None,
         no_java: str | None = None,
-        timeout: float = 30.0,
     ) -> None:
         self._properties = dict(properties)
         self._topic = topic
         self._java = java
         self._no_java = no_java
-        self._timeout = timeout
-        self.reader = KafkaLedgerReader(properties, topic, timeout=timeout)
+        self.reader = KafkaLedgerReader(properties, topic, timeout=_TIMEOUT)
         self._logs = Logs(properties)
         self._producers: dict[str, tuple[int, int] | None] = {}
         self._fenced: str | None = None
@@ -217,7 +221,7 @@ class KafkaLedgerRepair:
         if self._java is None:
             return tuple(signs)
         try:
-            described = self._java.describe(name, self._timeout)
+            described = self._java.describe(name, _TIMEOUT)
         except JvmError as error:
             self._java, self._no_java = None, str(error)
             return tuple(signs)
@@ -303,7 +307,7 @@ class KafkaLedgerRepair:
         producer = self._producer(name)
         failed: BaseException | None = None
         try:
-            producer.take_over(self._timeout, topic=self._topic)
+            producer.take_over(_TIMEOUT, topic=self._topic)
             fault_point("sink.fenced")
             records = self._read(*keys)
             at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
@@ -312,10 +316,10 @@ class KafkaLedgerRepair:
             producer.begin()
             for change in changes:
                 producer.send(self._topic, change.value, key=change.key, partition=change.partition)
-            producer.flush(self._timeout)
+            producer.flush(_TIMEOUT)
             self._refuse_foreign_records(changes)
             fault_point("sink.ledger-moved")
-            producer.commit(self._timeout)
+            producer.commit(_TIMEOUT)
             fault_point("sink.committed")
         except KafkaError as error:
             failed = error
@@ -332,7 +336,8 @@ class KafkaLedgerRepair:
             given_up = producer.stage is Stage.OPEN
             producer.leave()
             if given_up and not is_fenced(failed):
-                self._end(name)
+                with suppress(KafkaError):  # then its time-out ends the transaction
+                    self._take_over(name)
 
     def _read(self, *keys: LedgerKey) -> LedgerRecords:
         """Read the committed records. Raises InUseError if one of `keys` has a transaction open."""
@@ -385,12 +390,8 @@ class KafkaLedgerRepair:
                 self._take_over(name)
             return is_done(self._read(*keys))
         except (EoListenerError, KafkaError) as unread:
-            raise OutcomeUnknownError(
-                f"{self.reader.label}: the commit of the repair was not confirmed "
-                f"({error.code}), so the ledger may or may not have changed",
-                cause=error.cause,
-                fix="Run eo-listener ledger show to see the ledger, then run the command again",
-            ) from unread
+            reason = f"the commit of the repair was not confirmed ({error.code})"
+            raise unknown_repair(self.reader.label, reason, error.cause) from unread
 
     def _not_written(self, name: str) -> InUseError:
         return InUseError(
@@ -404,21 +405,16 @@ class KafkaLedgerRepair:
         """Return the names in `names` that are existing topics."""
         possible = sorted(name for name in names if _TOPIC.fullmatch(name))
         try:
-            return set(self._logs.topics(possible, time.monotonic() + self._timeout))
+            return set(self._logs.topics(possible, time.monotonic() + _TIMEOUT))
         except KafkaError as error:
             raise with_right(
                 error, self._properties, ("Describe",), topic_options(possible)
             ) from error
 
-    def _end(self, name: str) -> None:
-        """End an abandoned transaction; if that fails, its timeout ends it."""
-        with suppress(KafkaError):
-            self._take_over(name)
-
     def _take_over(self, name: str) -> None:
         producer = self._producer(name)
         try:
-            producer.take_over(self._timeout, topic=self._topic)
+            producer.take_over(_TIMEOUT, topic=self._topic)
         finally:
             producer.leave()
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from eo_listener.client_config.admin_commands import LEDGER_PARTITIONS, create_ledger
 from eo_listener.client_config.identities import sink_transactional_id
-from eo_listener.errors import FormatError, KafkaError, RetriableSinkError, SettingsError, SinkError
+from eo_listener.errors import FormatError, KafkaError, RetriableSinkError, SinkError
 from eo_listener.kafka.compacted_topic import CompactedTopic, Concerns, PendingRecord, Reading
 from eo_listener.model.ledger import Head, LedgerKey
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import ledger
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import Explanation
+from eo_listener.sinks.target import not_created
 
 _GRACE: Final = 1.0
 """Seconds to wait for the end of an open transaction of the same sink and query.
@@ -100,10 +101,8 @@ class LedgerTopic:
         policy = self._topic.policy()
         if policy is None:
             if not self._create:
-                raise SettingsError(
-                    f"the ledger's topic {self.name} does not exist, and create=False",
-                    fix=create_ledger(self._access.servers, self.name),
-                )
+                creation = create_ledger(self._access.servers, self.name)
+                raise not_created(f"the ledger's topic {self.name} does not exist", creation)
             self._topic.create(LEDGER_PARTITIONS, ledger.SETTINGS)
             policy = self._topic.policy()
         if policy is None:

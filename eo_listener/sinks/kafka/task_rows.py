@@ -179,7 +179,7 @@ class TaskRows:
 
     def _written(self, target: RowsTarget, existing: Places) -> Sequence[TaskReport]:
         batch = uuid.uuid4().hex
-        topics = [(name, topic.partitions) for name, topic in target.targets.topics.items()]
+        topics = [(name, len(topic.partitions)) for name, topic in target.targets.topics.items()]
         self._transactions.open_batch(batch, topics=topics, tasks=self._tasks, transaction=None)
         try:
             self._transactions.leave_out(batch, existing)

@@ -32,7 +32,7 @@ from eo_listener.offsets import Position, TopicPartition
 from eo_listener.sinks.dead_letters import DeadLetter, Refusals
 from eo_listener.sinks.foreign_writer import refuse_moved
 from eo_listener.sinks.kafka import ledger
-from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.catalog import Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.errors import UNREACHABLE, Explanation, is_fenced
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic
@@ -332,8 +332,8 @@ class BatchTransaction:
 
     def write_rows(self, producer: ProducerEpoch) -> Sequence[TaskReport]:
         """Begin the transaction, and have the `RowWriter` send the rows."""
-        self._targets = self._describe_topics()
-        targets = self._targets.of_rows(self.target.topics)
+        described = self._targets = self._describe_topics()
+        targets = Targets(topics={name: described.topics[name] for name in self.target.topics})
         written_to = self.heads.records.targets(self.target.sink, self.entry.query)
         targets.refuse_recreated(written_to, self.entry, label=self.target.explain.label)
         self._refuse_other_cluster()
@@ -452,11 +452,7 @@ class BatchTransaction:
         if self.dead_letters.topic is not None:
             names.append(self.dead_letters.topic)
         described = self.logs.topics([*names, self.heads.name], self._deadline())
-        topics = {
-            name: Target(id=topic.id, partitions=len(topic.partitions))
-            for name, topic in described.items()
-        }
-        return Targets.require(topics, names, self.target.explain)
+        return Targets.require(described, names, self.target.explain)
 
     def _refuse_other_cluster(self) -> None:
         """Raise SettingsError if a topic of the source is not on the cluster of the group."""
@@ -498,7 +494,7 @@ def _positions(entry: Entry) -> dict[TopicPartition, Position]:
     metadata = CommitMetadata.for_batch(
         name=entry.query, query_id=entry.query_id, run_id=entry.run_id, batch_id=entry.batch_id
     )
-    text = metadata.of_sink().text()
+    text = replace(metadata, by_sink=True).text()
     return {
         tp: Position(offset=move.range.until, metadata=text)
         for tp, move in entry.kafka_moves.items()

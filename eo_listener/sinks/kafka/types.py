@@ -94,8 +94,9 @@ def _record(
     target = targets.topics.get(topic)
     if target is None:
         return "its topic is not one of the sink's topics"
-    if partition is not None and not 0 <= partition < target.partitions:
-        return f"its partition is {partition}, but topic {topic} has {target.partitions} partitions"
+    if partition is not None and partition not in target.partitions:
+        count = len(target.partitions)
+        return f"its partition is {partition}, but topic {topic} has {count} partitions"
     pairs = None if headers is None else [_header(header) for header in headers]
     if pairs is not None and None in pairs:
         return "one of its headers is null, has no key, or has a NUL character in its key"

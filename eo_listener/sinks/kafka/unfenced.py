@@ -41,6 +41,7 @@ from eo_listener.errors import (
     UnfinishedBatchError,
     few,
 )
+from eo_listener.kafka.logs import Topic
 from eo_listener.kafka.producers import IdempotentProducer, TooLargeError
 from eo_listener.kafka.range_reader import TargetLog, TargetLogs
 from eo_listener.model.fault_points import fault_point
@@ -48,7 +49,7 @@ from eo_listener.model.ledger import Applied, Entry, Head, Unexpected, Unexpecte
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.foreign_writer import foreign_writer, refuse_moved
 from eo_listener.sinks.kafka import ledger
-from eo_listener.sinks.kafka.catalog import Target, Targets, topic_recreated
+from eo_listener.sinks.kafka.catalog import Targets, topic_recreated
 from eo_listener.sinks.kafka.ledger import BatchKey, BatchRecord, Ranges, TargetEnds
 from eo_listener.sinks.kafka.ledger_topic import LedgerTopic, readable
 from eo_listener.sinks.kafka.row_identity import RowIdentity, writer_of
@@ -152,17 +153,16 @@ def write_unfenced(client: UnfencedClient, entry: Entry, facts: UnfencedFacts) -
             absent = client.absent(dict(tail.rows))
             refuse_unexpected(not_of_batch(absent, state.heads, facts), entry, facts, _EARLIER)
     existing = dict(tail.rows)
-    written = client.write_rows(record.number, existing)
+    written, unknown = client.write_rows(record.number, existing), Findings()
     refuse_changed(logs, client.read_targets(), facts)
     applied = finish(record, size + written, len(tail.rows) + written)
     if not applied.remaining:  # otherwise the next batch may have these rows
         unknown = not_of_batch(existing, state.heads, facts)
         refuse_unexpected(unknown, entry, facts, _EARLIER)
-        tail = replace(tail, findings=tail.findings.merged_with(unknown))
     client.write_applied(applied)
     return Applied(
         rows=written + len(tail.rows) - len(existing),
-        unexpected=(*findings.records(), *tail.findings.records()),
+        unexpected=(*findings.records(), *tail.findings.records(), *unknown.records()),
     )
 
 
@@ -446,10 +446,6 @@ class Findings:
         before = ranges.get(tp, offsets)
         ranges[tp] = OffsetRange(min(before.start, offsets.start), max(before.until, offsets.until))
 
-    def merged_with(self, later: Findings) -> Findings:
-        """Return these findings together with `later` findings of other kinds."""
-        return Findings(self._counts + later._counts, {**self._ranges, **later._ranges})
-
     def records(self) -> tuple[UnexpectedRecords, ...]:
         """Return the unexpected records, by kind."""
         return tuple(
@@ -632,7 +628,7 @@ class UnfencedBatch:
                 cause="it was deleted, and may be about to be recreated",
             )
         described = {
-            name: Target(id=log.id, partitions=len(log.ranges)) for name, log in topics.items()
+            name: Topic(id=log.id, partitions=frozenset(log.ranges)) for name, log in topics.items()
         }
         before = self._targets
         self._targets = Targets.require(described, self.target.topics, self.target.explain)

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.postgres.types import Existing
-from eo_listener.sinks.target import refuse_dotted
+from eo_listener.sinks.target import not_created, refuse_dotted
 
 if TYPE_CHECKING:
     from eo_listener.sinks.ledger_sql import Many, Statement
@@ -176,10 +176,7 @@ def make_target(
     refuse_dotted("table", where[1], has_schemas=True)
     statement = layout.definition(identifier(*where), keys)
     if not create:
-        raise SettingsError(
-            f"table {identifier(*where).as_string(link)} does not exist, and create=False "
-            "forbids creating it",
-            fix=f"As a role that may create it, run: {statement.as_string(link)};",
-        )
+        table = identifier(*where).as_string(link)
+        raise not_created(f"table {table} does not exist", statement.as_string(link))
     with making(link):
         link.execute(statement)

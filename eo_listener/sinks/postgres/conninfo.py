@@ -14,6 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from eo_listener.errors import RetriableSinkError, SettingsError
+from eo_listener.model.argument_checks import require_seconds
 from eo_listener.sinks.dsn_address import shown_dsn
 
 Dsn: TypeAlias = "str | Callable[[], str]"
@@ -57,11 +58,7 @@ class ConnectionSettings:
 
     def __post_init__(self) -> None:
         for name in ("connect_timeout", "lock_timeout", "statement_timeout"):
-            if getattr(self, name) <= 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} is not a valid time",
-                    fix="Give seconds, more than 0",
-                )
+            require_seconds(name, getattr(self, name), least=0.001)
         if isinstance(self.dsn, str) and self._torn():
             raise SettingsError(
                 "cannot split the dsn of PostgresSink into host, port and database",

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from eo_listener.errors import SettingsError
 from eo_listener.sinks.dead_letters import DeadLetter, DeadLetterSql, RefusalReason
 from eo_listener.sinks.ledger_sql import Statement
 from eo_listener.sinks.postgres.catalog import making, oid, qualified_name, run, run_many
 from eo_listener.sinks.postgres.errors import reason
 from eo_listener.sinks.postgres.ledger import MOMENT, PLACE
-from eo_listener.sinks.target import refuse_dotted
+from eo_listener.sinks.target import not_created, refuse_dotted
 
 if TYPE_CHECKING:
     import psycopg
@@ -79,10 +78,7 @@ def make(link: Connection, schema: str | None, table: str, *, create: bool) -> N
     refuse_dotted("dead_letters", table, has_schemas=True)
     statement = statements_on(link, schema, table).create()
     if not create:
-        raise SettingsError(
-            f"table {table!r} for dead letters does not exist, and create=False forbids creating "
-            "it",
-            fix=f"As a role that may create it, run: {statement.replace('%%', '%')};",
-        )
+        creation = statement.replace("%%", "%")
+        raise not_created(f"table {table!r} for dead letters does not exist", creation)
     with making(link):
         run(link, Statement(statement))

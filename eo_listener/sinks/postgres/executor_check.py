@@ -7,8 +7,8 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
@@ -63,13 +63,6 @@ _PYTHON_ERROR: Final = re.compile(
 """The part of Spark's error text that names an unusable Python."""
 
 
-class Obstacle(NamedTuple):
-    """The reason why executors cannot write; `passing` is True if a later check may succeed."""
-
-    reason: str
-    passing: bool = False
-
-
 def prove(
     session: SparkSession, writer: TransactionWriter, link: Connection, choice: Choice
 ) -> Proved:
@@ -92,15 +85,11 @@ def prove(
         if lost(error):
             raise
         return Proved(executors=f"cannot read the privileges of the role: {reason(error)}")
-    obstacle = Obstacle(few, passing=True) if few is not None else None
-    if obstacle is None:
-        obstacle = _probe_executors(session, writer, driver, wanted)
+    proved = Proved(executors=few, passing=few is not None)
+    if few is None:
+        proved = _probe_executors(session, writer, driver, wanted)
     denied = f"the role lacks CREATE on schema {writer.access.schema}, which a staging table needs"
-    return Proved(
-        executors=None if obstacle is None else obstacle.reason,
-        staging=None if row is not None and row[0] else denied,
-        passing=obstacle is not None and obstacle.passing,
-    )
+    return proved if row is not None and row[0] else replace(proved, staging=denied)
 
 
 def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
@@ -119,32 +108,28 @@ def too_few(free: tuple[int | None, ...] | None, wanted: int) -> str | None:
     return None
 
 
-def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Obstacle | None:
-    """Connect from this process; return None if the connection reaches the driver's server.
-
-    Otherwise return the obstacle.
-    """
+def reach(writer: TransactionWriter, driver: tuple[str, str, int]) -> Proved:
+    """Connect from this process; it is an obstacle if that does not reach the driver's server."""
     try:
         with writer.open() as link:
             row = link.execute(_SAME, (driver[2],)).fetchone()
     except EoListenerError as error:
-        return Obstacle(str(error), isinstance(error, RetriableSinkError))
+        return Proved(executors=str(error), passing=isinstance(error, RetriableSinkError))
     except psycopg.Error as error:
-        return Obstacle(reason(error), lost(error))
+        return Proved(executors=reason(error), passing=lost(error))
     if row is None or row[:2] != driver[:2]:
         role, database = (row or ("", ""))[:2]
-        return Obstacle(
-            f"executors connect as {role!r} to database {database!r}, the driver as {driver[0]!r} "
-            f"to {driver[1]!r}"
+        return Proved(
+            executors=f"executors connect as {role!r} to database {database!r}, the driver as "
+            f"{driver[0]!r} to {driver[1]!r}"
         )
-    return (
-        None if row[2] else Obstacle("with this dsn executors and driver reach different servers")
-    )
+    different = "with this dsn executors and driver reach different servers"
+    return Proved(executors=None if row[2] else different)
 
 
 def _probe_executors(
     session: SparkSession, writer: TransactionWriter, driver: Any, tasks: int
-) -> Obstacle | None:
+) -> Proved:
     """Run the check in as many tasks as run at once, so that probably each executor takes part."""
     from pyspark import cloudpickle  # noqa: PLC0415  # not without Spark
 
@@ -152,7 +137,7 @@ def _probe_executors(
     try:
         sent = cloudpickle.dumps((writer, driver))  # type: ignore[no-untyped-call]  # pyspark's own
     except Exception as error:  # noqa: BLE001  # the user's object may raise anything
-        return Obstacle(unsent(writer, error))
+        return Proved(executors=unsent(writer, error))
     needed = NEEDED
 
     # Defined here on purpose: cloudpickle sends a nested function as code, so that it runs even
@@ -177,20 +162,18 @@ def _probe_executors(
             )
             return
         executor_check = importlib.import_module("eo_listener.sinks.postgres.executor_check")
-        problem = executor_check.reach(*arguments)
-        if problem is not None:
-            yield f"{host}: {problem.reason}", problem.passing
+        proved = executor_check.reach(*arguments)
+        if proved.executors is not None:
+            yield f"{host}: {proved.executors}", proved.passing
 
     try:
         numbers = session.sparkContext.parallelize(range(tasks), tasks)
         problems = numbers.mapPartitions(probe).collect()
     except Exception as error:  # noqa: BLE001  # any error: the driver needs no Python there
-        return Obstacle(
-            f"a job that tests the executors failed: {_spark_error(error)}", passing=True
-        )
-    return min(
-        (Obstacle(*problem) for problem in problems), key=attrgetter("passing"), default=None
-    )
+        failure = f"a job that tests the executors failed: {_spark_error(error)}"
+        return Proved(executors=failure, passing=True)
+    obstacle, passing = min(problems, key=itemgetter(1), default=(None, False))
+    return Proved(executors=obstacle, passing=passing)
 
 
 def unsent(writer: TransactionWriter, error: Exception) -> str:

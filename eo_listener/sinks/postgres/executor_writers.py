@@ -243,13 +243,11 @@ class Staging:
         )
         moved = link.execute(text).rowcount
         redacted, first = sql.Identifier(REDACTED), listed((*ORIGIN, REDACTED))
-        asked = sql.SQL("SELECT {}, '' FROM {} WHERE {} ORDER BY {} LIMIT 1").format(
+        asked = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 1").format(
             first, staged, condition, listed(("offset", "partition", "topic"))
         )
-        for topic, partition, offset, reason, row in link.execute(asked):
-            refusals.first = DeadLetter(
-                topic=topic, partition=partition, offset=offset, reason=reason, row=row
-            )
+        for *origin, reason in link.execute(asked):
+            refusals.first = DeadLetter.from_origin(origin, reason)
         frequent = sql.SQL(
             "SELECT {0}, count(*) FROM {1} WHERE {2} GROUP BY 1 ORDER BY 2 DESC LIMIT 100"
         ).format(redacted, staged, condition)

@@ -31,6 +31,7 @@ from eo_listener.sinks.ledger_sql import (
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
 from eo_listener.sinks.postgres.errors import lost, translated
+from eo_listener.sinks.target import not_created
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,10 +159,7 @@ class Ledger:
             return True
         if not create:
             statements = "; ".join(self._sql().create()).replace("%%", "%")
-            raise SettingsError(
-                f"{self.label} has no ledger, and create=False forbids creating it",
-                fix=f"As a role that may create it, run: {statements};",
-            )
+            raise not_created(f"{self.label} has no ledger", statements)
         return False
 
     def _tables(self) -> Statement:

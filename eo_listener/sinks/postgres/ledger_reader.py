@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eo_listener.sinks.postgres.connection import Connection
 
 
+_TIMEOUT: Final = 10.0  # seconds
 _AT_ONCE: Final = 10_000  # rows that a cursor fetches at once
 _COLUMNS: Final = """
 SELECT a.attname FROM pg_attribute a
@@ -76,12 +77,12 @@ class PostgresLedgerReader:
     the first schema of the search_path that has a ledger, or else in the only schema that has one.
     """
 
-    def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
+    def __init__(self, dsn: str, *, schema: str | None = None) -> None:
         self.access = ConnectionSettings(
             dsn=dsn,
             schema=schema,
-            connect_timeout=timeout,
-            lock_timeout=timeout,
+            connect_timeout=_TIMEOUT,
+            lock_timeout=_TIMEOUT,
             statement_timeout=3600.0,
         )
         self._link: Connection | None = None

@@ -17,7 +17,12 @@ from eo_listener.errors import (
     SettingsError,
     SinkError,
 )
-from eo_listener.sinks.ledger_repair import Rename, refuse_changed, refuse_other_table
+from eo_listener.sinks.ledger_repair import (
+    Rename,
+    refuse_changed,
+    refuse_other_table,
+    unknown_repair,
+)
 from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
 from eo_listener.sinks.postgres.catalog import run, run_many
 from eo_listener.sinks.postgres.connection import connect
@@ -53,8 +58,8 @@ class PostgresLedgerRepair:
 
     remarks: Final = ()  # no warning is needed: `users` asks the server
 
-    def __init__(self, dsn: str, *, schema: str | None = None, timeout: float = 10.0) -> None:
-        self.reader = PostgresLedgerReader(dsn, schema=schema, timeout=timeout)
+    def __init__(self, dsn: str, *, schema: str | None = None) -> None:
+        self.reader = PostgresLedgerReader(dsn, schema=schema)
         self._access = replace(self.reader.access, statement_timeout=600.0)
         self._link: Connection | None = None
 
@@ -126,12 +131,8 @@ class PostgresLedgerRepair:
             change(link)
             commit(link, self.reader.label, link.limit)
         except OutcomeUnknownError as error:
-            raise OutcomeUnknownError(
-                f"{self.reader.label}: no answer to COMMIT came, so the ledger may or may not "
-                "have changed",
-                cause=error.cause,
-                fix="Run eo-listener ledger show to see the ledger, then run the command again",
-            ) from error
+            reason = "no answer to COMMIT came"
+            raise unknown_repair(self.reader.label, reason, error.cause) from error
         except ForeignWriterError as error:
             roll_back(link)
             raise error.as_kind(InUseError, fix="Stop the query first") from error

@@ -277,10 +277,8 @@ class Merge:
             f"{origin} FROM {self.staged} {ALIAS} WHERE {NUMBER} = {number}"
         )
         result: tuple[Any, ...] | None = self.link.execute(query).fetchone()
-        row, topic, partition, offset = result or ("{}", None, None, None)
-        return DeadLetter(
-            topic=topic, partition=partition, offset=offset, row=row, **reason._asdict()
-        )
+        row, *place = result or ("{}", None, None, None)
+        return DeadLetter.from_origin(place, row=row, **reason._asdict())
 
 
 def _listed(names: tuple[str, ...]) -> str:

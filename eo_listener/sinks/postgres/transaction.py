@@ -460,7 +460,7 @@ class LockWatch:
             # A backend that only waits ahead of ours is not the cause of the wait.
             blockers = [Blocker(*row) for row in rows if row[0]]
             holders = [blocker for blocker in blockers if blocker.holds]
-            rivals = [blocker for blocker in holders if self._is_rival(blocker)]
+            rivals = [b for b in holders if b.application == self.application and b.ledger]
             for rival in rivals if may_end else ():
                 self._end(second, rival)
             for blocker in holders:
@@ -468,9 +468,6 @@ class LockWatch:
                     raise self._locked_by(blocker)
             if len(blockers) < len(rows):  # a prepared transaction has process id 0
                 raise self._prepared(second.execute(_PREPARED).fetchall())
-
-    def _is_rival(self, blocker: Blocker) -> bool:
-        return blocker.application == self.application and blocker.ledger
 
     def _end(self, second: Connection, rival: Blocker) -> None:
         try:

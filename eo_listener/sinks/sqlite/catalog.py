@@ -15,7 +15,7 @@ from eo_listener.sinks.ledger_sql import quoted
 from eo_listener.sinks.newest_row import ORIGIN
 from eo_listener.sinks.sqlite.merge import STAGE, Upsert, check_stage, collations
 from eo_listener.sinks.sqlite.types import affinity, declared, keeps
-from eo_listener.sinks.target import STAGED, Mode, Target, refuse_dotted
+from eo_listener.sinks.target import STAGED, Mode, Target, not_created, refuse_dotted
 
 SCHEMA: Final = "main"
 """The schema of the file's own tables; a name without it would first mean a temporary table."""
@@ -62,10 +62,7 @@ def target_table(connection: sqlite3.Connection, target: Target, schema: pa.Sche
         refuse_dotted("table", target.table, has_schemas=False)
         statement = f"CREATE TABLE {name} ({_columns(schema, row_filter, target.keys)})"
         if not target.create:
-            raise SettingsError(
-                f"table {target.table!r} does not exist, and create=False",
-                fix=f"Create it: {statement}",
-            )
+            raise not_created(f"table {target.table!r} does not exist", statement)
         connection.execute(statement)
     if target.mode is Mode.APPEND:
         return Table(row_filter=row_filter, insert=_insert(name, row_filter.columns), keys=())

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
-from eo_listener.errors import SettingsError
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     LedgerRow,
@@ -16,6 +15,7 @@ from eo_listener.sinks.ledger_sql import (
     rows_changed,
 )
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
+from eo_listener.sinks.target import not_created
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,10 +42,7 @@ class Ledger:
         if columns_of(connection, HEADS):
             return
         if not self.create:
-            raise SettingsError(
-                f"{self.path} has no ledger, and create=False",
-                fix=f"Create it: {'; '.join(SQL.create())}",
-            )
+            raise not_created(f"{self.path} has no ledger", "; ".join(SQL.create()))
         for statement in SQL.create():
             connection.execute(statement)
 

@@ -261,12 +261,10 @@ class Merge(RowWrites):
         # An open query would hold its lock beyond the transaction.
         compared = bool(self._connection.execute(self._upsert.unordered()).fetchall())
         with closing(self._connection.execute(self._upsert.choose(compared=compared))) as chosen:
-            yield from self._written(self._newest(chosen))
-
-    def _written(self, rows: Iterator[Sequence[Any]]) -> Iterator[DeadLetter]:
-        for refusal in self._write_each(self._upsert.write(), rows, lambda: self._offered):
-            self._has_row = False
-            yield self._letter(refusal)
+            rows = self._newest(chosen)
+            for refusal in self._write_each(self._upsert.write(), rows, lambda: self._offered):
+                self._has_row = False
+                yield self._letter(refusal)
 
     def _newest(self, chosen: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         has_clash = False
@@ -290,16 +288,14 @@ class Merge(RowWrites):
             raise tie(target.keys, target.version_column, origin, in_table=in_table)
 
     def _letter(self, refusal: RefusalReason) -> DeadLetter:
-        topic, partition, offset = self._row[: len(ORIGIN)]
+        origin = self._row[: len(ORIGIN)]
         cells: dict[str, Any] = {}
         if self._upsert.traced:
-            cells = dict(zip(ORIGIN, (topic, partition, offset), strict=True))
+            cells = dict(zip(ORIGIN, origin, strict=True))
         for field, value in zip(self._upsert.columns, self._row[len(ORIGIN) :], strict=True):
             cells[field.name] = _plain(value, field.type)
         row = json.dumps(cells, ensure_ascii=False)
-        return DeadLetter(
-            topic=topic, partition=partition, offset=offset, row=row, **refusal._asdict()
-        )
+        return DeadLetter.from_origin(origin, row=row, **refusal._asdict())
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.cluster_state import OUT_OF_TURN, STANDSTILL, ClusterState
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.group_state import MAX_PART, CommitRequest, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff
 from eo_listener.events import CommitFailed, CommitRefused, Committed, Event
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Position, TopicPartition
 
+K = Cluster.from_properties({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -26,6 +29,11 @@ def at(**offsets: int) -> Mapping[TopicPartition, Position]:
         TopicPartition("t", int(name[1:])): Position(offset=offset, metadata=f"m{offset}")
         for name, offset in offsets.items()
     }
+
+
+def commit_of(positions: Mapping[TopicPartition, Position]) -> GroupOffsets:
+    """Positions to offer to a group, whose name the test gives."""
+    return GroupOffsets(cluster=K, group="", positions=positions)
 
 
 class AnsweredClusterState(ClusterState):
@@ -72,7 +80,7 @@ def sent(b: AnsweredClusterState, now: float) -> CommitRequest:
 def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
     """A missing answer is an error of that partition, and is tried again."""
     b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5, p1=6))
+    b.group("g").offer(commit_of(at(p0=5, p1=6)))
     request = sent(b, 0.0)
     events = b.answered(request, {P0: None}, 0.0)
     assert isinstance(events[0], Committed)
@@ -86,7 +94,7 @@ def test_a_partition_left_out_of_the_answer_was_not_confirmed() -> None:
 def test_waits_grow_are_spread_stay_bounded_and_end_with_a_success() -> None:
     """After n faults in a row the wait is within half and whole of min(longest, first * 2^n)."""
     b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5))
+    b.group("g").offer(commit_of(at(p0=5)))
     now, waits = 0.0, []
     for _ in range(6):
         (event,) = b.answered(sent(b, now), {P0: "_TRANSPORT"}, now)
@@ -99,7 +107,7 @@ def test_waits_grow_are_spread_stay_bounded_and_end_with_a_success() -> None:
         assert bound / 2 <= wait <= bound
     assert len(set(waits)) == len(waits)
     b.answered(sent(b, now), {P0: None}, now)
-    b.group("g").offer(at(p0=6))
+    b.group("g").offer(commit_of(at(p0=6)))
     (event,) = b.answered(sent(b, now), {P0: "_TRANSPORT"}, now)
     assert isinstance(event, CommitFailed)
     assert (event.failures, event.retry_in <= 1.0) == (1, True)
@@ -108,7 +116,7 @@ def test_waits_grow_are_spread_stay_bounded_and_end_with_a_success() -> None:
 def test_retry_now_reaches_what_is_in_flight() -> None:
     """A request that fails after the hurry began is tried at once again, once."""
     b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5))
+    b.group("g").offer(commit_of(at(p0=5)))
     request = sent(b, 0.0)
     b.retry_now()
     b.answered(request, {P0: "UNKNOWN_TOPIC_OR_PART"}, 1.0)
@@ -125,8 +133,8 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
     last = {("a", tp): 0 for tp in wide} | {("b", P0): 0}
     for number in range(60):
         if number % 4 == 0:
-            b.group("a").offer(dict.fromkeys(wide, Position(offset=number + 1)))
-            b.group("b").offer({P0: Position(offset=number + 1)})
+            b.group("a").offer(commit_of(dict.fromkeys(wide, Position(offset=number + 1))))
+            b.group("b").offer(commit_of({P0: Position(offset=number + 1)}))
         request = sent(b, number / 2)
         for tp in request.positions:
             last[request.group, tp] = number
@@ -137,11 +145,11 @@ def test_more_than_fits_between_two_batches_is_committed_in_turn() -> None:
 def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None:
     """It goes after those without failures, and yet not never."""
     b = AnsweredClusterState()
-    b.group("b").offer(at(p0=1))
+    b.group("b").offer(commit_of(at(p0=1)))
     b.answered(sent(b, 0.0), {P0: "NOT_COORDINATOR"}, 0.0)
     served = []
     for number in range(3 * OUT_OF_TURN):  # b has a turn for its look, and one for its commit
-        b.group("a").offer(at(p0=number + 1))
+        b.group("a").offer(commit_of(at(p0=number + 1)))
         request = sent(b, 10.0)
         served.append(request.group)
         b.answered(request, {P0: None}, 10.0)
@@ -152,7 +160,7 @@ def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None
 def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     """Whoever was in the way may be gone: nothing that was seen before counts."""
     b = AnsweredClusterState()
-    b.group("g").offer(at(p0=5))
+    b.group("g").offer(commit_of(at(p0=5)))
     snapshot = b.next(0.0)
     assert isinstance(snapshot, SnapshotRequest)
     further = {P0: Position(offset=8, metadata="m8")}
@@ -187,7 +195,7 @@ def test_for_any_offers_and_faults_the_group_is_monotone_and_ends_right(
         for partition, offset in offers:
             tp = TopicPartition("t", partition)
             offered[tp] = max(offset, offered.get(tp, -1))
-            b.group("g").offer({tp: Position(offset=offset)})
+            b.group("g").offer(commit_of({tp: Position(offset=offset)}))
         while request := b.request(now):
             answer = dict(zip(request.positions, answers, strict=False))
             confirm({tp: request.positions[tp] for tp, error in answer.items() if error is None})

@@ -75,7 +75,8 @@ def test_what_the_group_holds_afterwards_counts() -> None:
 
 def test_a_mark_of_the_guard_is_named() -> None:
     """It goes with the commit; where nothing is committed it stays."""
-    mark = CommitMetadata(name="q", query_id="1", run_id="2", batch_id=3).withholding().text()
+    marked = CommitMetadata(name="q", query_id="1", run_id="2", batch_id=3, withheld=True)
+    mark = marked.text()
     held = {T0: Position(offset=5, metadata=mark), T1: Position(offset=5, metadata=mark)}
     change = GroupChange.plan("g", held, {T0: 6, T1: 5}, AUTHOR, rewinds=False)
     assert change.marked() == (T0,)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from eo_listener.client_config.cluster import Cluster
+from eo_listener.commit.groups.group_offsets import GroupOffsets
 from eo_listener.commit.groups.group_state import (
     MAX_PART,
     MIN_PART,
@@ -34,6 +36,7 @@ from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Offsets, Position, TopicPartition
 
+K = Cluster.from_properties({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 _Kind = TypeVar("_Kind", bound=Event)
 RETRY = Backoff(first=1.0, longest=8.0, refused_first=4.0)
@@ -43,6 +46,14 @@ def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Po
     """A position with the metadata of a run."""
     metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch)
     return Position(offset=offset, metadata=metadata.text())
+
+
+def commit_of(positions: Mapping[TopicPartition, Position], **how: Any) -> GroupOffsets:
+    """Positions of the run that the first of them names, for its group."""
+    metadata = CommitMetadata.parse(next(iter(positions.values())).metadata)
+    assert metadata is not None
+    owner = metadata.run_id
+    return GroupOffsets(cluster=K, group="g", positions=positions, owner=owner, **how)
 
 
 class Kafka:
@@ -77,11 +88,21 @@ class GroupWithKafka(GroupState):
         self.kafka = kafka or Kafka()
         self.reported: list[Event] = []
 
-    def offer(self, positions: Mapping[TopicPartition, Position], **how: Any) -> None:
+    def offer(  # type: ignore[override]  # tests name positions only
+        self,
+        positions: Mapping[TopicPartition, Position],
+        *,
+        recommit: bool = False,
+        **how: Any,
+    ) -> None:
         """Offer positions of the run that the first of them names."""
-        metadata = CommitMetadata.parse(next(iter(positions.values())).metadata)
-        assert metadata is not None
-        super().offer(positions, owner=metadata.run_id, **how)
+        super().offer(commit_of(positions, **how), recommit=recommit)
+
+    def withhold(  # type: ignore[override]  # as above
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> None:
+        """Withhold positions of the run that the first of them names."""
+        super().withhold(commit_of(positions))
 
     def look(self, now: float) -> SnapshotRequest:
         """Take the snapshot that is due now."""
@@ -638,7 +659,7 @@ def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
     """The group holds it, so it counts as committed; the batch in doubt does not yet."""
     kafka = Kafka()
     group_state = GroupWithKafka(kafka)
-    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0).of_sink()
+    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0, by_sink=True)
     kafka.held[P0] = Position(offset=5 + ahead, metadata=written.text())
     group_state.offer({P0: by(5)})
     group_state.compare(0.0)

@@ -32,7 +32,7 @@ def marked(offset: int, run: str = "r0") -> Position:
 
 def by_sink(offset: int, run: str = "r1", query: str = "q1", batch: int = 0) -> Position:
     """What a sink has committed in the transaction of a batch."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch).of_sink()
+    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch, by_sink=True)
     return Position(offset=offset, metadata=metadata.text())
 
 

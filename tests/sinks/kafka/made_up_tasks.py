@@ -114,7 +114,7 @@ class MadeUpTasks:
 
     def run(self, rows: TaskRows, target: RowsTarget) -> None:
         ((topic, one),) = target.targets.topics.items()
-        made = queues(rows, target, self.there, one.partitions)
+        made = queues(rows, target, self.there, len(one.partitions))
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
         for queue in () if made.twice else made.of_tasks.values():
             for partition, record, headers in queue:

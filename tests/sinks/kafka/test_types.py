@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_listener.errors import FormatError, SettingsError
+from eo_listener.kafka.logs import Topic
 from eo_listener.model.ledger import Unexpected
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import unfenced
-from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.catalog import Targets
 from eo_listener.sinks.kafka.row_identity import (
     HEADER,
     RowIdentity,
@@ -30,8 +31,8 @@ from eo_listener.testing.made_up_entries import HOSTILE
 from tests.sinks.kafka.frames import HEADERS
 from tests.sinks.kafka.made_up_tasks import header_of
 
-ONE = Targets(topics={"delays": Target(id="A", partitions=3)})
-TWO = Targets(topics={**ONE.topics, "rest": Target(id="B", partitions=1)})
+ONE = Targets(topics={"delays": Topic(id="A", partitions=frozenset(range(3)))})
+TWO = Targets(topics={**ONE.topics, "rest": Topic(id="B", partitions=frozenset({0}))})
 OURS = writer_of("sink", "query")
 BATCH = 7
 OUT = TopicPartition("out", 0)

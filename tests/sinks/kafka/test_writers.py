@@ -21,13 +21,14 @@ from eo_listener.errors import (
     SinkError,
 )
 from eo_listener.kafka.java_transactions import JavaTransactions, TaskReport
+from eo_listener.kafka.logs import Topic
 from eo_listener.kafka.producers import BatchProducer
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.arrow_rows import TooManyBytesError
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit, Refusals
 from eo_listener.sinks.kafka import driver_writer, executor_writer, method_choice, task_rows
 from eo_listener.sinks.kafka.arguments import WriteMethod
-from eo_listener.sinks.kafka.catalog import Target, Targets
+from eo_listener.sinks.kafka.catalog import Targets
 from eo_listener.sinks.kafka.connection import ConnectionSettings
 from eo_listener.sinks.kafka.driver_writer import DriverWriter
 from eo_listener.sinks.kafka.executor_writer import (
@@ -67,7 +68,7 @@ def begun() -> BegunTransaction:
         transactional_id="tx",
         epoch=ProducerEpoch(-1, -1),
         producer=cast(BatchProducer, SimpleNamespace(send_each=lambda *_: {})),
-        targets=Targets(topics={"delays": Target(id=None, partitions=1)}),
+        targets=Targets(topics={"delays": Topic(id=None, partitions=frozenset({0}))}),
         dead_letters=DeadLetters(label="sink", topic=None, entry=ENTRY, refusals=refusals),
     )
 
@@ -285,7 +286,9 @@ def test_what_the_shim_does_not_do_is_an_error_of_kafka(answer: str | None, code
     assert caught.value.code == code
 
 
-TARGET = RowsTarget(Targets(topics={"out": Target(id="id", partitions=2)}), "writer", 1)
+TARGET = RowsTarget(
+    Targets(topics={"out": Topic(id="id", partitions=frozenset({0, 1}))}), "writer", 1
+)
 TASKS = 2
 
 

@@ -19,7 +19,7 @@ from eo_listener.model.ledger import Entry
 from eo_listener.model.planned_batch import CountedSources
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink, executor_check, method_choice
-from eo_listener.sinks.postgres.executor_check import Obstacle, prove
+from eo_listener.sinks.postgres.executor_check import prove
 from eo_listener.sinks.postgres.executor_tasks import NoConnectionError
 from eo_listener.sinks.postgres.executor_writers import NoStagingError
 from eo_listener.sinks.postgres.method_choice import ChosenMethod, MethodChoice
@@ -391,10 +391,10 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[TransactionWriter]:
     """Every task reaches the server; what it was sent."""
     seen: list[TransactionWriter] = []
 
-    def reach(writer: TransactionWriter, ours: object) -> Obstacle | None:
+    def reach(writer: TransactionWriter, ours: object) -> Proved:
         assert ours == OURS
         seen.append(writer)
-        return None
+        return Proved()
 
     monkeypatch.setattr(executor_check, "reach", reach)
     return seen

@@ -41,11 +41,11 @@ def test_nothing_is_made_where_that_is_forbidden(path: Path) -> None:
     script(path, "CREATE TABLE other (x)")
     with pytest.raises(SettingsError, match="CREATE TABLE") as caught:
         sink.applied(QUERY)
-    script(path, str(caught.value.fix).removeprefix("Create it: "))
+    script(path, str(caught.value.fix).partition(": ")[2])
     frame = rows("a int", (1,))
     with pytest.raises(SettingsError, match="table 't' does not exist") as caught:
         write(sink, frame)
-    script(path, str(caught.value.fix).removeprefix("Create it: "))
+    script(path, str(caught.value.fix).partition(": ")[2])
     write(sink, frame)
     assert ask(path, "SELECT a FROM t") == [1]
 
