@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.size import code_lines, folders
+from tests.size import code_lines
 
 PYTHON = '''"""A docstring
 of two lines."""
@@ -60,30 +58,3 @@ class C { // behind code
 def test_code_is_neither_blank_nor_comment_nor_docstring(suffix: str, text: str, code: int) -> None:
     """A string is code, whatever it looks like; a line with code and a comment is code."""
     assert code_lines(text, suffix) == code
-
-
-def test_folders_of_a_tree(tmp_path: Path) -> None:
-    """Sinks have a row each, with what is below them."""
-    texts = {
-        "__init__.py": "",
-        "sinks/__init__.py": "",
-        "sinks/delta/sink.py": "from eo_listener.sinks import slice, shared, long\n",
-        "sinks/delta/deep/file.py": "import eo_listener.sinks.shared\n",
-        "sinks/slice.py": "x = 1\n",
-        "sinks/shared.py": "x = 1\n",
-        "sinks/long.py": "x = 1\n" * 60,
-        "cli/a/b.py": "x = 1\n\n",
-    }
-    for name, text in texts.items():
-        path = tmp_path / "eo_listener" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    rows = {
-        name: (row["files"], row["lines"], row["Python"]) for name, row in folders(tmp_path).items()
-    }
-    assert rows == {
-        "eo_listener": (1, 0, 0),
-        "eo_listener/cli": (1, 2, 1),
-        "eo_listener/sinks": (4, 62, 62),
-        "eo_listener/sinks/delta": (2, 2, 2),
-    }

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
 
 from eo_listener import OffsetCommitListener
-from tests.attack.offerer import say
+from tests.attack.offerer import AsText, say
 from tests.spark_session import new_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(AsText):
     """What a driver is started with; `listener` are arguments of OffsetCommitListener."""
 
     servers: str
@@ -25,13 +24,6 @@ class Job:
     checkpoint: str
     listener: Mapping[str, Any] = field(default_factory=dict)
     batch: int = 1000
-
-    def text(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def parse(cls, text: str) -> Job:
-        return cls(**json.loads(text))
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from eo_listener.client_config.cluster import Cluster
 from eo_listener.commit.groups.committer import Committer
@@ -16,9 +17,24 @@ from eo_listener.kafka.group_stores import open_groups
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class AsText:
+    """What a program is started with, as an argument of its command line."""
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(AsText):
     """What an offerer is started with; `properties` are librdkafka's."""
 
     servers: str
@@ -30,13 +46,6 @@ class Settings:
     properties: Mapping[str, str] = field(default_factory=dict)
     retry: Mapping[str, float] = field(default_factory=dict)
     snapshot_max_age: float = 60.0
-
-    def text(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def parse(cls, text: str) -> Settings:
-        return cls(**json.loads(text))
 
 
 class Offerer:

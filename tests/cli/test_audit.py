@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from eo_listener.kafka.range_reader import RecordReader
 from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.model.ledger import BatchVerdict, Head
+from eo_listener.model.ledger import Head
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.kafka.ledger import SETTINGS, records_of
 from eo_listener.sinks.sqlite.ledger_reader import SqliteLedgerReader
 from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
@@ -108,7 +106,7 @@ def test_all_four_agree(pipeline: Pipeline) -> None:
     """Exit 0; log, checkpoint, group and ledger stand side by side."""
     said = pipeline.audit()
     assert (said[0], findings(said)) == (0, {})
-    assert said[1]["verdict"].startswith("nothing lost")
+    assert "nothing lost" in said[1]["verdict"]
     (row,) = said[1]["partitions"]
     assert (row["log"]["start"], row["log"]["end"], row["committed"]) == (0, 100, 90)
     assert row["groups"] == {pipeline.group: 90}
@@ -144,28 +142,6 @@ def test_rows_lost_and_doubled_are_counted(pipeline: Pipeline) -> None:
     assert any("no column 'nosuch'" in one["what"] for one in document["findings"])
 
 
-def test_rows_of_a_recreated_topic(pipeline: Pipeline) -> None:
-    """They are not told from those of the older one, and only what neither explains is wrong."""
-    pipeline.topics.delete(pipeline.topic)
-    pipeline.topics.create_as(pipeline.topic, 1)
-    pipeline.topics.fill(pipeline.topic, 40)
-    topic_id = topic_id_of(pipeline.servers, pipeline.tp)
-    assert topic_id not in (None, pipeline.topic_id)
-    ranges = {pipeline.tp: OffsetRange(0, 40)}
-    again = entry_of(pipeline.heads, ranges, batch_id=9, topic_id=topic_id)
-    first = {tp: move._replace(verdict=BatchVerdict.FIRST) for tp, move in again.moves.items()}
-    pipeline.store.write(replace(again, query_id=QUERY_ID, moves=first))
-    rows = ["audit", "-b", pipeline.servers, "--ledger", pipeline.store.address, "--rows"]
-    said = pipeline.run(*rows)
-    assert (said[0], findings(said), said[1]["unproved"]) == (0, {}, 90)
-    assert "nothing lost" not in said[1]["verdict"]
-    pipeline.store.execute('INSERT INTO delays SELECT DISTINCT * FROM delays WHERE "offset" < 2')
-    pipeline.store.execute('DELETE FROM delays WHERE "offset" = 5')
-    said = pipeline.run(*rows)
-    assert (said[0], said[1]["lost"], said[1]["doubled"]) == (1, 1, 2)
-    assert set(findings(said)) == {"rows missing", "rows doubled"}
-
-
 def test_rows_of_a_query_at_work_are_no_alarm(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,22 +156,3 @@ def test_rows_of_a_query_at_work_are_no_alarm(
     monkeypatch.setattr(SqliteLedgerReader, "row_origins", later)
     said = pipeline.audit("--rows")
     assert (said[0], findings(said)) == (0, {})
-
-
-def test_a_ledger_in_a_topic(pipeline: Pipeline) -> None:
-    """Its heads are read from outside, and its rows cannot be counted."""
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    ledger = pipeline.topics.create("ledger", partitions=2, **settings)
-    ranges = {pipeline.tp: OffsetRange(80, 85)}
-    entry = entry_of({}, ranges, batch_id=9, topic_id=pipeline.topic_id)
-    producer = Producer({"bootstrap.servers": pipeline.servers, "log_level": "0"})
-    for record in records_of("copied", replace(entry, query_id=QUERY_ID), {}, {}):
-        producer.produce(ledger, key=record.key, value=record.value, partition=1)
-    assert producer.flush(30) == 0
-    said = pipeline.audit("--ledger", f"kafka:{ledger}")
-    found = findings(said)
-    assert found["ledger behind"]["about"] == f"sink copied, query {QUERY}"
-    assert said[1]["lost"] == 5
-    code, document = pipeline.audit("--ledger", "kafka:nosuch")
-    assert code == 3
-    assert any("nosuch" in one["what"] for one in document["findings"])

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from eo_listener.cli import java_client
 from eo_listener.cli import ledger as ledger_command
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.errors import InUseError, JavaError, SettingsError
@@ -24,26 +23,18 @@ from eo_listener.testing.made_up_entries import QUERY, entry_of
 from tests.broker import Broker
 from tests.cli.commands import document_of, error_of, invoke
 from tests.cli.sqlite_ledger import Store
-from tests.cli.test_txn_broker import Kept
+from tests.cli.test_txn_broker import one_process
 from tests.sinks.kafka.conftest import TP, Place, place_at, write
 from tests.sinks.kafka.frames import without_spark
 from tests.topics import Topics
+
+__all__ = ["one_process"]
 
 pytestmark = pytest.mark.kafka
 
 QUICK = ["--watch", "0", "--execute"]
 GAP = ["--partition", "flights-0", "--gap", "3..8"]
 RENAME = ["rename", "--to-query", "new"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_process() -> Iterator[None]:
-    """One JVM for the commands of this file."""
-    Kept.end()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(java_client, "ShimProcess", Kept)
-        yield
-    Kept.end()
 
 
 @pytest.fixture

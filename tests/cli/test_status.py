@@ -95,22 +95,6 @@ def test_watch_goes_on_when_the_broker_comes_back(start_broker: StartBroker) -> 
         assert process.ending(signal.SIGINT) == (0, "")
 
 
-@pytest.mark.slow
-def test_watch_shows_that_a_group_has_stopped(broker: Broker, topic: str) -> None:
-    """Burrow's verdict, for a pattern too: eleven readings without a commit, and with lag."""
-    servers, group = broker.bootstrap_servers, unique("stopped")
-    commit(servers, group, topic, {0: 1, 1: 1})
-    verdicts: list[str | None] = []
-
-    def stopped(told: dict[str, Any]) -> bool:
-        verdicts.append(told["groups"][0]["verdict"])
-        return verdicts[-1] == "STOP"
-
-    with Watching(servers, f"{group}*") as process:
-        process.until(stopped)
-    assert (verdicts[0], len(verdicts) < 40) == (None, True)
-
-
 def test_several_groups_and_patterns(broker: Broker, topic: str) -> None:
     """A line each; brackets are letters of a name. One that is named must hold something."""
     servers, prefix = broker.bootstrap_servers, unique("many[x]")

@@ -64,12 +64,16 @@ class SqlStore(Store):
         """Change it with a connection of its own."""
 
     @abstractmethod
+    def put_back(self, *tables: str) -> None:
+        """Put back the copies of these tables."""
+
     def restore_rows(self) -> None:
         """Put back the copy of the rows, and leave the ledger."""
+        self.put_back(TABLE)
 
-    @abstractmethod
     def restore_ledger(self) -> None:
         """Put back the copy of the ledger, and leave the rows."""
+        self.put_back(*_LEDGER)
 
     def rows(self) -> Rows:
         return Counter(self.ask(f'SELECT partition, "offset" FROM {TABLE}'))  # of no user
@@ -108,13 +112,7 @@ class SqliteStore(SqlStore):
             file.unlink()
         shutil.copyfile(self._copy, self.path)
 
-    def restore_rows(self) -> None:
-        self._put_back(TABLE)
-
-    def restore_ledger(self) -> None:
-        self._put_back(*_LEDGER)
-
-    def _put_back(self, *tables: str) -> None:
+    def put_back(self, *tables: str) -> None:
         self.change(
             f"ATTACH '{self._copy}' AS copy",
             *(f"DELETE FROM {table}" for table in tables),  # of no user
@@ -140,15 +138,9 @@ class PostgresStore(SqlStore):
         self.change(*(f"CREATE TABLE copy_{table} AS TABLE {table}" for table in _TABLES))
 
     def restore(self) -> None:
-        self._put_back(*_TABLES)
+        self.put_back(*_TABLES)
 
-    def restore_rows(self) -> None:
-        self._put_back(TABLE)
-
-    def restore_ledger(self) -> None:
-        self._put_back(*_LEDGER)
-
-    def _put_back(self, *tables: str) -> None:
+    def put_back(self, *tables: str) -> None:
         for table in tables:
             self.change(f"TRUNCATE {table}", f"INSERT INTO {table} TABLE copy_{table}")
 

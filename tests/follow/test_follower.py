@@ -111,32 +111,6 @@ def test_a_checkpoint_is_followed_as_it_grows(watched: Watched, tmp_path: Path) 
     assert offsets == sorted(offsets)
 
 
-def test_half_written_checkpoints(watched: Watched, tmp_path: Path) -> None:
-    """Each state after a crash is committed as far as it is done, and no further."""
-    states: dict[str, int] = {"whole": 2, "commit": 1, "offsets": 1, "temporary": 2, "torn": 1}
-    made = {name: unpack("4.0.0", "plain", tmp_path / name) for name in states}
-    surgery.before_commit(made["commit"])
-    surgery.before_offsets(made["offsets"])
-    surgery.leave_temporary(made["temporary"], "offsets", whole=True)
-    surgery.leave_temporary(made["temporary"], "commits", whole=True)
-    surgery.tear(made["torn"] / "offsets" / "2", checksummed=True)
-    watched.start(*(target(folder, name) for name, folder in made.items()))
-    for name, batch in states.items():
-        until(watched.holds(name, three(batch)))
-    until(lambda: NoticeKind.UNREADABLE in watched.kinds("torn"))
-    assert watched.kinds("torn").count(NoticeKind.UNREADABLE) == 1
-    assert NoticeKind.UNREADABLE not in watched.kinds("whole")
-
-
-def test_the_end_commits_what_was_seen(watched: Watched, tmp_path: Path) -> None:
-    """A stop right after the first reading leaves the group right, and no thread behind."""
-    follower = watched.start(target(unpack("4.0.0", "plain", tmp_path)), interval=60.0)
-    until(lambda: watched.kinds() == [NoticeKind.FOLLOWING])
-    follower.close(10.0)
-    assert watched.held("g") == three(2)
-    assert not [t for t in threading.enumerate() if t.name.startswith("eo-listener-follow")]
-
-
 def grow(folder: Path, whole: Path, batch: int) -> None:
     """Let a checkpoint go on to a batch of the whole one, as Spark does: offsets, then commit."""
     for kind in ("offsets", "commits"):

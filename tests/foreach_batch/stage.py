@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from eo_listener.errors import StorageError
+from eo_listener.errors import OutcomeUnknownError, StorageError
 from eo_listener.events import Event, Observers
 from eo_listener.foreach_batch.batch_runner import BatchRunner, Frames
 from eo_listener.foreach_batch.process_writes import ProcessWrites
 from eo_listener.foreach_batch.sink_writer import RetryLimits
 from eo_listener.model import fault_points
+from eo_listener.model.ledger import Applied, Entry
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.model.protocols import Sink
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.testing import MemorySink
+from eo_listener.testing import MemorySink, MemoryStore
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TWO = {0: {P0: (0, 2), P1: (0, 1)}, 1: {P0: (2, 5), P1: (1, 2)}}
 NAME = "flights"
 _Kind = TypeVar("_Kind", bound=Event)
+
+
+class InDoubt(MemorySink):
+    """A store to which something happens when the outcome of a commit is unknown."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        super().__init__(store)
+        self.act: Callable[[Entry], object] = lambda entry: None
+
+    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
+        try:
+            return super().apply(frame, entry, plan)
+        except OutcomeUnknownError:
+            self.act(entry)
+            raise
+
+    def is_away(self, times: int) -> None:
+        """After such a commit have so many readings fail."""
+        self.act = lambda entry: setattr(self, "unreadable", times)
 
 
 class Crash(BaseException):

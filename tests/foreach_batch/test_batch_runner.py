@@ -34,6 +34,7 @@ from tests.foreach_batch.stage import (
     TWO,
     Crash,
     Frame,
+    InDoubt,
     Plans,
     Stage,
     crashing,
@@ -168,28 +169,16 @@ def test_a_commit_that_lands_late_is_recognised_as_our_own() -> None:
     assert (told.rows, told.attempts) == (None, 2)
 
 
-class Away(MemorySink):
-    """A store that cannot be asked for some time after each commit."""
-
-    away = 0
-
-    def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
-        try:
-            return super().apply(frame, entry, plan)
-        except OutcomeUnknownError:
-            self.unreadable = self.away
-            raise
-
-
 def test_a_store_that_is_away_is_asked_again_within_bounds() -> None:
     """The ledger is read until it answers; after the last try the outcome stays unknown."""
-    stage = stage_of(Away())
-    one(stage).faults.append(SinkFault.ANSWER_LOST)
-    stage.sinks[0].away = 3  # type: ignore[attr-defined]  # of the class above
+    sink = InDoubt()
+    stage = stage_of(sink)
+    sink.faults.append(SinkFault.ANSWER_LOST)
+    sink.is_away(3)
     stage.run(0)
     assert stage.slept == [1.0, 2.0, 3.0]
-    one(stage).faults.append(SinkFault.ANSWER_LOST)
-    stage.sinks[0].away = 4  # type: ignore[attr-defined]  # of the class above
+    sink.faults.append(SinkFault.ANSWER_LOST)
+    sink.is_away(4)
     with pytest.raises(OutcomeUnknownError):
         stage.run(1)
     stage.run(1)
@@ -305,17 +294,10 @@ def test_what_a_successor_wrote_is_not_taken_for_a_late_commit() -> None:
     """A driver in doubt finds its own batch written by another: a replay, and not its own rows."""
     store = MemoryStore()
     successor = stage_of(MemorySink(store), run_id="r2")
-
-    class Overtaken(MemorySink):
-        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
-            try:
-                return super().apply(frame, entry, plan)
-            except OutcomeUnknownError:
-                successor.run(0)
-                raise
-
-    zombie = stage_of(Overtaken(store))
-    one(zombie).faults.append(SinkFault.LOST)
+    overtaken = InDoubt(store)
+    overtaken.faults.append(SinkFault.LOST)
+    overtaken.act = lambda entry: successor.run(0)
+    zombie = stage_of(overtaken)
     zombie.run(0)
     zombie.last(BatchReplayed)
     assert len(one(successor).rows) == 3
@@ -324,17 +306,10 @@ def test_what_a_successor_wrote_is_not_taken_for_a_late_commit() -> None:
 def test_half_of_an_entry_in_the_ledger_is_another_driver_s() -> None:
     """In one transaction all heads move or none: what lies between is not written once more."""
     store = MemoryStore()
-
-    class Halved(MemorySink):
-        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
-            try:
-                return super().apply(frame, entry, plan)
-            except OutcomeUnknownError:
-                store.heads["rows", NAME] = {P0: entry.head(P0)}
-                raise
-
-    stage = stage_of(Halved(store))
-    one(stage).faults.append(SinkFault.LOST)
+    halved = InDoubt(store)
+    halved.faults.append(SinkFault.LOST)
+    halved.act = lambda entry: store.heads.update({("rows", NAME): {P0: entry.head(P0)}})
+    stage = stage_of(halved)
     with pytest.raises(ForeignWriterError):
         stage.run(0)
     assert store.rows == {}

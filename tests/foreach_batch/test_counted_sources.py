@@ -11,14 +11,12 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from pyspark.sql import DataFrame
 
-from eo_listener import PostgresSink, SqliteSink, exactly_once, starting_offsets
+from eo_listener import SqliteSink, exactly_once, starting_offsets
 from eo_listener.events import BatchReplayed, Event
 from eo_listener.model.planned_batch import BATCHES
-from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from eo_listener.testing import MemorySink
 from tests.attack import surgery
@@ -162,44 +160,6 @@ def test_a_batch_that_is_planned_again_is_no_replay(
     assert table.numbers() == [0, 1, 2, 3]
 
 
-@pytest.mark.slow
-def test_files_beside_kafka(jobs: Jobs, topics: Topics, files: Folder, table: Table) -> None:
-    """In a batch one of them moves, or both; each is replayed, and both go on from the ledger."""
-    topic = topics.create(partitions=1)
-    tp = TopicPartition(topic, 0)
-
-    def data(**options: str) -> DataFrame:
-        kafka = jobs.read(topic, **options).selectExpr("1000 + int(value) AS n")
-        return kafka.union(files.read(jobs))
-
-    function = exactly_once(table.sink)
-    expected: list[int] = []
-    for records, new in ((2, 0), (0, 1), (3, 1), (4, 0), (0, 2)):
-        topics.fill(topic, records)
-        expected += [1000 + number for number in range(records)]
-        expected += range(files.next, files.next + new)
-        files.add(new)
-        jobs.drain(data(), function)
-        surgery.before_commit(jobs.checkpoint())
-        assert table.numbers() == sorted(expected)
-    heads = table.sink.applied("q")
-    assert heads[tp].range == (5, 9)
-    assert heads[BATCHES].range.until == len(surgery.batches(jobs.checkpoint(), "offsets"))
-
-    start = starting_offsets(ledger=table.sink, query="q", bootstrap_servers=topics.servers)
-    assert json.loads(start) == {topic: {"0": 9}}
-    for file in files.path.iterdir():
-        file.unlink()
-    topics.fill(topic, 1)
-    files.add(1)
-    expected += [1000, files.next - 1]
-    text = jobs.failure(data(startingOffsets=start), function, checkpoint="new")
-    assert "NewCheckpointError" in text
-    again = exactly_once(table.sink, new_checkpoint=consent_of(text))
-    jobs.drain(data(startingOffsets=start), again, checkpoint="new")
-    assert table.numbers() == sorted(expected)
-
-
 def test_several_of_them_count_together(
     jobs: Jobs, files: Folder, table: Table, tmp_path: Path
 ) -> None:
@@ -237,47 +197,6 @@ def test_a_source_that_forgets_is_refused(jobs: Jobs) -> None:
             with pytest.raises(Exception, match="a batch twice"):  # by version
                 query.awaitTermination(60)
     assert not sink.rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("given", [{"atomicity": "partition", "executor_rows": 0}, {}])
-def test_into_postgres(
-    jobs: Jobs, topics: Topics, files: Folder, dsn: str, given: dict[str, object]
-) -> None:
-    """Each row once over replays; with atomicity="partition" such a batch is one transaction."""
-    topic = topics.create(partitions=2)
-    kafka = jobs.read(topic).selectExpr("1000 + int(value) AS n")
-    sink = PostgresSink(dsn, "t", **given)  # type: ignore[arg-type]  # each of its own kind
-    expected: list[int] = []
-    for records, new in ((4, 1), (4, 0), (0, 1)):
-        topics.fill(topic, records)
-        files.add(new)
-        expected += [*range(1000, 1000 + records), *range(files.next - new, files.next)]
-        jobs.drain(kafka.union(files.read(jobs)), exactly_once(sink))
-        surgery.before_commit(jobs.checkpoint())
-        with psycopg.connect(dsn) as link:
-            assert [n for (n,) in link.execute("SELECT n FROM t ORDER BY n")] == sorted(expected)
-    assert sink.applied("q").keys() == {BATCHES, TopicPartition(topic, 0), TopicPartition(topic, 1)}
-    sink.close()
-
-
-@pytest.mark.parametrize("method", ["driver", "executors"])
-def test_into_kafka(jobs: Jobs, topics: Topics, files: Folder, method: str) -> None:
-    """Each file is one record under read_committed, over replays and restarts."""
-    target = topics.create("target", 2)
-    given = {"ledger_topic": unique("ledger"), "write_method": method}
-    options = {"kafka.bootstrap.servers": topics.servers}
-    sink = KafkaSink(options, target, **given)  # type: ignore[arg-type]  # each of its own kind
-    data = files.read(jobs).selectExpr("string(n) AS value")
-    for count in (2, 3):
-        files.add(count)
-        jobs.drain(data, exactly_once(sink))
-        surgery.before_commit(jobs.checkpoint())
-    jobs.drain(data, exactly_once(sink))
-    found = sorted(int(one.value()) for one in committed(topics.servers, target))
-    assert found == list(range(files.next))
-    assert sink.applied("q")[BATCHES].range.until == files.next
-    sink.close()
 
 
 def test_a_group_beside_files(jobs: Jobs, topics: Topics, files: Folder) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import re
 import shutil
 import socket
-import sqlite3
 import time
 import urllib.request
 from collections import Counter
@@ -20,11 +17,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from eo_listener import SqliteSink, exactly_once, starting_offsets
-from eo_listener.errors import SettingsError
-from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Event
-from eo_listener.foreach_batch.exactly_once import Batch
-from eo_listener.testing import MemorySink, MemoryStore, SinkFault
+from eo_listener import exactly_once, starting_offsets
+from eo_listener.events import BatchApplied, BatchReplayed, Event
+from eo_listener.testing import MemorySink
 from tests.attack import surgery
 from tests.foreach_batch.conftest import LEFT_SOCKETS, Jobs, PerBatch
 from tests.threads import none_left
@@ -79,36 +74,6 @@ def test_a_stateful_replay_is_run_and_discarded(jobs: Jobs, topics: Topics) -> N
     assert [e.discarded for e in events if isinstance(e, BatchReplayed)] == [True, True]
 
 
-def test_several_sinks(jobs: Jobs, topics: Topics) -> None:
-    """After a failure between two sinks only the second is written; rows are computed once."""
-    topic = topics.create()
-    topics.fill(topic, 30)
-    store = MemoryStore()
-    one, two = MemorySink(store, key="one"), MemorySink(store, key="two")
-    two.faults.append(SinkFault.REFUSED)
-    computed = jobs.spark.sparkContext.accumulator(0)
-
-    def counted(value: str) -> str:
-        computed.add(1)
-        return value
-
-    # By Arrow, as Spark 4.2 has it by default, the rows would be counted too, but with warnings.
-    function_of = F.udf(counted, "string", useArrow=False)
-
-    def transform(frame: DataFrame) -> DataFrame:
-        return frame.withColumn("value", function_of("value"))
-
-    events: list[Event] = []
-    function = exactly_once(one, two, transform=transform, observers=[events.append])
-    text = jobs.failure(jobs.read(topic), function)
-    assert "memory two refuses the batch" in text
-    assert (len(one.rows), len(two.rows), computed.value) == (30, 0, 30)
-    jobs.drain(jobs.read(topic), function)
-    assert values(one) == values(two) == list(range(30))
-    assert kinds(events) == [BatchApplied, BatchFailed, BatchReplayed, BatchApplied]
-    assert computed.value == 60
-
-
 def test_a_part_of_a_batch_is_not_computed_twice(jobs: Jobs, topics: Topics) -> None:
     """After a loss of shuffle files the query fails, and its restart computes the whole batch.
 
@@ -139,50 +104,6 @@ def test_a_part_of_a_batch_is_not_computed_twice(jobs: Jobs, topics: Topics) -> 
     assert lost
     jobs.drain(data, function)
     assert values(sink) == list(range(30))
-
-
-def test_two_calls_of_one_function_in_a_batch(jobs: Jobs, topics: Topics) -> None:
-    """The second part of a batch is refused, not dropped, whichever of two objects for one sink
-    gets it; a restart replays the first part.
-    """
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 10)
-    sink, events, refused = MemorySink(), list[Event](), list[str]()
-    function, another = exactly_once(sink, observers=[events.append]), exactly_once(sink)
-
-    def in_parts(frame: DataFrame, number: int) -> None:
-        function(frame.filter("int(value) < 5"), number)
-        for second in (function, another):
-            with pytest.raises(SettingsError) as raised:
-                second(frame.filter("int(value) >= 5"), number)
-            refused.append(raised.value.problem)
-        raise LookupError("half of it is missing")
-
-    for _ in range(2):
-        assert "half of it is missing" in jobs.failure(jobs.read(topic), in_parts)
-    assert ["second time" in problem for problem in refused] == [True, False] * 2
-    jobs.drain(jobs.read(topic), function)
-    assert kinds(events) == [BatchApplied, BatchFailed, BatchReplayed, BatchFailed, BatchReplayed]
-    assert values(sink) == list(range(5))
-
-
-def test_a_transform_that_asks_for_its_batch(jobs: Jobs, topics: Topics) -> None:
-    """It gets the number, the ranges and those of the tasks; each sink may get its own rows."""
-    topic = topics.create(partitions=2)
-    topics.fill(topic, 30)
-    even, odd = MemorySink(key="even"), MemorySink(key="odd")
-    batches: list[Batch] = []
-
-    def split(frame: DataFrame, batch: Batch) -> list[DataFrame]:
-        batches.append(batch)
-        assert dict(batch.tasks) == batch.ranges
-        return [frame.filter("int(value) % 2 = 0"), frame.filter("int(value) % 2 = 1")]
-
-    jobs.drain(jobs.read(topic), exactly_once(even, odd, transform=split))
-    assert batches[0].id == 0
-    assert sum(span.until - span.start for span in batches[0].ranges.values()) == 30
-    assert values(even) == list(range(0, 30, 2))
-    assert values(odd) == list(range(1, 30, 2))
 
 
 def test_what_is_wrong_is_said_first(
@@ -281,50 +202,6 @@ def with_rows(function: PerBatch) -> PerBatch:
             function(frame, batch_id)
 
     return per_batch
-
-
-def offsets(file: Path) -> list[tuple[str, int]]:
-    """What a table of SQLite has of each topic."""
-    with contextlib.closing(sqlite3.connect(file)) as link:
-        return list(link.execute('SELECT topic, "offset" FROM t ORDER BY 1, 2'))
-
-
-@pytest.mark.slow
-def test_a_function_that_leaves_out_empty_batches(
-    jobs: Jobs, topics: Topics, tmp_path: Path
-) -> None:
-    """Batch 0 is none to the ledger, and nothing was read by it: of two sources, begun anywhere."""
-    one, two = topics.create(partitions=1), topics.create(partitions=1)
-    for topic in (one, two):
-        topics.fill(topic, 10)
-    now = json.dumps({two: {"0": int(time.time() * 1000) + 60_000}})
-    data = jobs.read(one, startingOffsets="latest", failOnDataLoss="false").union(
-        jobs.read(two, startingOffsetsByTimestamp=now, startingOffsetsByTimestampStrategy="latest")
-    )
-    file = tmp_path / "t.sqlite"
-
-    def drain() -> None:
-        jobs.drain(data, with_rows(exactly_once(SqliteSink(file, table="t"))))
-
-    drain()
-    assert not file.exists()
-    topics.fill(one, 5)
-    drain()
-    topics.fill(two, 5)
-    drain()
-    surgery.before_commit(jobs.checkpoint())
-    topics.fill(one, 5)
-    drain()
-    assert offsets(file) == [
-        (topic, offset)
-        for topic in sorted((one, two))
-        for offset in (range(10, 20) if topic == one else range(10, 15))
-    ]
-    file.rename(tmp_path / "lost.sqlite")
-    topics.fill(one, 5)
-    text = jobs.failure(data, exactly_once(SqliteSink(file, table="t")))
-    assert "NotInLedgerError" in text
-    assert f"{one}-0 0..20" in text
 
 
 def test_a_checkpoint_that_does_not_say_where_it_began(

@@ -115,22 +115,6 @@ def test_what_spark_knows_of_rows_that_change(jobs: Jobs, topics: Topics) -> Non
         assert [(plan.query, plan.deterministic) for plan in plans] == [(None, number == 0)]
 
 
-def test_new_partitions_begin_at_zero(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
-    """A partition that joins a running query is planned from 0, and idle ones with empty ranges."""
-    topic = topics.create(partitions=1)
-    topics.fill(topic, 3)
-    jobs.drain(jobs.read(topic), recorder)
-    topics.widen(topic, 2)
-    while not recorder.plans[1:]:
-        topics.fill(topic, 20)
-        jobs.drain(jobs.read(topic), recorder)
-    plan = recorder.plans[-1]
-    assert by_partition(plan)[1].start == 0
-    assert by_partition(plan)[1].until > 0
-    assert by_partition(plan)[0].start == 3
-    assert dict(recorder.files[-1].sources) == dict(plan.sources)
-
-
 def test_several_sources(jobs: Jobs, topics: Topics, recorder: Recorder) -> None:
     """Sources go by their index in progress events; an idle one has empty ranges."""
     one, two, three = (topics.create(partitions=1) for _ in range(3))

@@ -12,7 +12,6 @@ import pytest
 
 from eo_listener.errors import (
     ForeignWriterError,
-    OutcomeUnknownError,
     OverlapError,
     SettingsError,
     SinkError,
@@ -21,17 +20,16 @@ from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, Observe
 from eo_listener.foreach_batch.batch_runner import BatchRunner
 from eo_listener.foreach_batch.exactly_once import QueryPlanReader
 from eo_listener.foreach_batch.process_writes import ProcessWrites
-from eo_listener.model.ledger import Applied, Entry, LedgerKey
-from eo_listener.model.planned_batch import PlannedBatch
+from eo_listener.model.ledger import LedgerKey
 from eo_listener.spark.checkpoint.checkpoint import Checkpoint
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.attack import surgery
-from tests.foreach_batch.overlap import Overlap
 from tests.foreach_batch.stage import (
     P0,
     P1,
     TWO,
     Frame,
+    InDoubt,
     ListFrames,
     Plans,
     Run,
@@ -46,17 +44,6 @@ PART = {P0: (0, 2)}
 
 def whole(number: int = 0) -> Frame:
     return frame_of(TWO[number])
-
-
-class Unanswered(MemorySink):
-    """It cannot be read any more once the answer to a COMMIT was lost."""
-
-    def apply(self, frame: Any, entry: Entry, plan: PlannedBatch) -> Applied:
-        try:
-            return super().apply(frame, entry, plan)
-        except OutcomeUnknownError:
-            self.unreadable = 4
-            raise
 
 
 @pytest.mark.parametrize("replayed", [False, True])
@@ -120,7 +107,8 @@ def test_behind_a_call_that_failed_it_is_a_retry(per_partition: bool) -> None:
 )
 def test_a_retry_with_other_rows(fault: SinkFault, left: Any) -> None:
     """The ledger decides: they are written if the sink has nothing of the batch, else skipped."""
-    sink = Unanswered()
+    sink = InDoubt()
+    sink.is_away(4)
     sink.faults.append(fault)
     stage = stage_of(sink)
     batches = stage.batches()
@@ -166,19 +154,6 @@ def test_another_may_take_over_from_one_that_failed() -> None:
     with pytest.raises(SettingsError, match="memory rows already got batch 0"):
         first.run(whole(), 0)
     assert sink.rows == frame_of(PART).rows
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_predecessor_about_to_end(number: int) -> None:
-    """It commits after its successor has read the ledger: the batch is a replay, and there once."""
-    store, plans = MemoryStore(), Plans(TWO)
-    if number:
-        Stage(plans, [MemorySink(store)]).run(0)
-    overlap = Overlap(plans, ListFrames())
-    overlap.run([MemorySink(store)], [MemorySink(store)], frame_of(TWO[number]), number)
-    assert overlap.failed == []
-    assert [type(event) for event in overlap.events] == [BatchReplayed]
-    assert len(store.rows["rows"]) == (7 if number else 3)
 
 
 class Meanwhile(MemorySink):

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from pyspark.sql import DataFrame
 
 from eo_listener import OffsetCommitListener
@@ -18,7 +19,7 @@ from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import TopicPartition
 from tests.attack.offsets_topic import OffsetsTopic, audit
 from tests.broker import parse_rows
-from tests.groups import positions
+from tests.groups import await_assignment, positions
 from tests.listener.conftest import Recording
 from tests.listener.queries import Queries
 from tests.topics import Topics, unique
@@ -252,6 +253,29 @@ def test_a_recreated_topic_gets_nothing_of_the_old_one(
     held = queries.positions(group)
     assert TopicPartition(topic, 0) not in held
     assert held[TopicPartition(other, 0)].offset == 10
+
+
+def test_a_group_with_members_is_refused_and_explained(
+    listener: OffsetCommitListener,
+    queries: Queries,
+    topics: Topics,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A live consumer in the group: Kafka refuses, the log says who and what to do, once."""
+    topic, group = topics.create(), unique("g")
+    topics.fill(topic, 20)
+    consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": group})
+    consumer.subscribe([topic])
+    await_assignment(consumer)
+    with caplog.at_level(logging.INFO, "eo_listener"):
+        queries.drain(queries.read(subscribe=topic, eo__commit__group=group))
+        assert not listener.flush(10)
+    consumer.close()
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "UNKNOWN_MEMBER_ID" in line
+    assert "live members" in line
+    assert listener.flush(10)
+    queries.assert_drained(group, topic)
 
 
 def test_secrets_stay_out_of_the_log(

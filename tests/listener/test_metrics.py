@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import functions
 
 from eo_listener import OffsetCommitListener
 from eo_listener.events import QueryProgressed, RunGroupsChanged
@@ -59,63 +57,6 @@ def test_a_backlog_is_reported_while_it_is_read(
     assert number("query_processed_rows_per_second", query=group) > 0
     assert begun < number("query_last_batch_timestamp_seconds", query=group) <= time.time()
     assert number("query_event_time_lag_seconds", query=group) > 10 * 365 * 86400.0
-
-
-@pytest.fixture
-def quick_idle_events(spark: SparkSession) -> Iterator[None]:
-    """An idle query says so twice a second."""
-    key = "spark.sql.streaming.noDataProgressEventInterval"
-    spark.conf.set(key, "500")
-    yield
-    spark.conf.unset(key)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_idle_events")
-def test_a_batch_that_hangs_is_told_from_a_query_that_idles(
-    recording: Recording, queries: Queries, topics: Topics
-) -> None:
-    """The time of the last event goes on while all is idle, and stands still in a batch."""
-    registry = CollectorRegistry()
-    recording.add(OffsetCommitListener(observers=[Prometheus(registry)]))
-    topic, group = topics.create(partitions=1), unique("g")
-    source = queries.read(subscribe=topic, kafka__consumer__commit__groupid=group)
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def hang(_: DataFrame, batch_id: int) -> None:
-        if batch_id == 1:
-            begun.set()
-            assert goes_on.wait(120)
-
-    def last_event() -> float:
-        name = "eo_listener_query_last_event_timestamp_seconds"
-        return registry.get_sample_value(name, {"query": group}) or 0.0
-
-    def advances(seconds: float) -> bool:
-        before, deadline = last_event(), time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if last_event() > before:
-                return True
-            time.sleep(0.1)
-        return False
-
-    topics.fill(topic, 10)
-    query = queries.start(source, group, drain=False, each=hang)
-    try:
-        query.processAllAvailable()
-        assert advances(30)
-        assert advances(30)
-        topics.fill(topic, 10)
-        assert begun.wait(60)
-        advances(2)  # what Spark has sent before it may still be on its way
-        assert not advances(5)
-        labels = {"cluster": topics.servers, "consumergroup": group, "topic": topic}
-        assert registry.get_sample_value("eo_listener_consumergroup_lag_sum", labels) == 0
-        goes_on.set()
-        assert advances(30)
-    finally:
-        goes_on.set()
-        query.stop()
 
 
 def test_a_listener_serves_its_numbers(

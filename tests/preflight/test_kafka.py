@@ -174,27 +174,6 @@ def join(wire: socket.socket, group: str, protocol_type: str) -> None:
         time.sleep(0.2)
 
 
-def test_what_is_wrong_for_a_sink(broker: Broker) -> None:
-    """A missing target, a ledger that deletes, dead letters without keys, a time-out too long."""
-    servers, absent = broker.bootstrap_servers, unique("absent")
-    topics = Topics(servers)
-    ledger, dead = topics.create("ledger", 1), topics.create("dead", 1, cleanup_policy="compact")
-    sink = KafkaSink(
-        {"kafka.bootstrap.servers": servers},
-        absent,
-        ledger_topic=ledger,
-        dead_letters=dead,
-        transaction_timeout=901.0,
-    )
-    problems = {one.about: one for one in to_act_on(sink.check())}
-    assert {one.level for one in problems.values()} == {Severity.PROBLEM}
-    cluster, of_ledger = f"cluster {servers}", f"ledger {ledger}"
-    assert problems.keys() == {f"topic {absent}", f"topic {dead}", of_ledger, cluster}
-    assert "transaction_timeout=901 s" in problems[cluster].what
-    assert "cleanup.policy=compact" in problems[of_ledger].advice
-    assert not topics.exists(absent)
-
-
 def test_a_query_that_runs_is_not_fenced(broker: Broker) -> None:
     """The right to its transactional id is tried, and its transaction goes on; all is well."""
     servers = broker.bootstrap_servers

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from eo_listener.errors import RetriableSinkError
 from eo_listener.model.planned_batch import PlannedBatch
 from eo_listener.sinks import arrow_rows
-from eo_listener.sinks.arrow_rows import TaskSize, stream
+from eo_listener.sinks.arrow_rows import stream
 from tests.sinks.programs import run_program
 from tests.sinks.test_fetch_plan import planned
 
@@ -77,22 +77,6 @@ def test_what_fails_in_a_task_is_spark_s_own_error(spark: SparkSession) -> None:
     for given in ({"at_once": True}, {"task_rows": 60}):
         with pytest.raises(Exception, match="odd row"):
             numbers(frame, planned(50, 50), **given)
-
-
-def test_large_rows_make_smaller_tasks(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the offsets of a batch have become decides how the next is cut, both ways."""
-    monkeypatch.setattr(arrow_rows, "TASK_BYTES", 1 << 20)
-    size = TaskSize(5000)
-    large = spark.range(1000).selectExpr("id", "repeat('x', 10000) AS v")
-    for frame, count, least, most in (
-        (large, 1000, 90, 110),
-        (spark.range(3), 3, 90, 110),  # too few to tell
-        (spark.range(2000), 2000, 20000, 20000),
-    ):
-        assert sum(batch.num_rows for batch in size.stream(frame, planned(count))) == count
-        assert least <= size.rows <= most
 
 
 def lose_shuffles(spark: SparkSession) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.errors import StreamingQueryException
@@ -21,7 +21,7 @@ from tests import delta_lake, iceberg_jars
 from tests.attack.blows import fell, note
 from tests.attack.exactly_once.versions import SCHEMA
 from tests.attack.faults import LOG, driver_processes, fault_point
-from tests.attack.offerer import say
+from tests.attack.offerer import AsText, say
 from tests.sinks.iceberg.java_tables import NAMESPACE
 from tests.sinks.iceberg.lake import catalog_conf
 from tests.spark_session import new_session
@@ -47,7 +47,7 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(AsText):
     """What a driver is started with; `sink` are further arguments of the sink.
 
     `shape` is "rows" (each record becomes a row), "windows" (counts by event time; the offset is
@@ -81,9 +81,6 @@ class Job:
     def marks(self) -> bool:
         """Whether some records are dead letters."""
         return "dead_letters" in self.sink
-
-    def text(self) -> str:
-        return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Job:

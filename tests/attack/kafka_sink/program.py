@@ -5,23 +5,22 @@ A line "SHAPE" has it write a batch; "written NUMBER ATTEMPTS" or "failed ERROR"
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.kafka import KafkaSink
 from tests.attack.kafka_sink.batches import Batches
 from tests.attack.kafka_sink.shapes import shaped
-from tests.attack.offerer import say
+from tests.attack.offerer import AsText, say
 from tests.spark_session import new_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(AsText):
     """What it is started with; `holds` is the folder of TaskHold.java's classes and files."""
 
     servers: str
@@ -35,9 +34,6 @@ class Program:
     transactions: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-
-    def text(self) -> str:
-        return json.dumps(asdict(self))
 
     def settings(self) -> dict[str, str]:
         armed = f"-Deo.listener.fault.points=TaskHold -Deo.test.hold={self.holds}"
@@ -64,7 +60,7 @@ class Program:
 
 
 def main() -> None:
-    program = Program(**json.loads(sys.argv[1]))
+    program = Program.parse(sys.argv[1])
     spark = new_session(program.settings())
     with closing(program.sink()) as sink:
         source = TopicPartition(program.source, 0)

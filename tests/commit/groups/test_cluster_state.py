@@ -157,25 +157,6 @@ def test_a_group_that_fails_has_its_turn_beside_one_that_is_always_due() -> None
     assert served.count("b") == 1
 
 
-def test_after_an_unknown_outcome_the_position_is_repeated() -> None:
-    """A request that was given up may land late, and take the group back: so once more, later."""
-    b = AnsweredClusterState()
-    b.group("g").offer(commit_of(at(p0=5, p1=5)))
-    b.answered(sent(b, 0.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 0.0)
-    b.answered(sent(b, 1.0), {P0: None, P1: None}, 1.0)
-    assert b.idle()
-    assert b.wait(1.0) == pytest.approx(60.0)
-    b.answered(sent(b, 61.0), {P0: None, P1: None}, 61.0)  # the first of a driver is in doubt too
-    assert b.wait(61.0) is None
-    b.group("g").offer(commit_of(at(p0=6, p1=6)))
-    b.answered(sent(b, 62.0), {P0: "_TIMED_OUT", P1: "NOT_COORDINATOR"}, 62.0)
-    b.answered(sent(b, 63.0), {P0: None, P1: None}, 63.0)
-    again = sent(b, 123.0)
-    assert {tp: p.offset for tp, p in again.positions.items()} == {P0: 6}
-    b.answered(again, {P0: None}, 123.0)
-    assert b.wait(123.0) is None
-
-
 def test_after_a_standstill_what_was_refused_is_checked_at_once() -> None:
     """Whoever was in the way may be gone: nothing that was seen before counts."""
     b = AnsweredClusterState()

@@ -671,14 +671,15 @@ def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
 # Runs that have ended
 
 
-def test_a_position_of_an_ended_query_gives_way() -> None:
-    """It was never in the group: the offer of the only live query is not below anything."""
+@pytest.mark.parametrize("query", ["q1", "q2"])
+def test_a_position_of_an_ended_run_gives_way(query: str) -> None:
+    """It was never in the group: the offer of the only live run is not below anything."""
     group_state = GroupWithKafka()
     group_state.offer({P0: by(100)})
     group_state.end_run("r1")
-    group_state.offer({P0: by(10, query="q2", run="r2")})
-    group_state.compare(0.0)
-    assert group_state.send(0.0).positions == {P0: by(10, query="q2", run="r2")}
+    group_state.offer({P0: by(10, query=query, run="r2")})
+    group_state.repeat(0.0)
+    assert group_state.kafka.held == {P0: by(10, query=query, run="r2")}
 
 
 def test_a_position_of_a_live_rival_does_not_give_way() -> None:
@@ -732,20 +733,6 @@ def test_the_next_run_meets_the_obstacle_again(early: bool) -> None:
     assert group_state.kafka.held[P0].offset == 200
 
 
-@pytest.mark.parametrize(("writer", "again"), [("q1", True), ("q2", False)])
-def test_the_first_commit_of_an_ended_run_takes_nobody_back(writer: str, again: bool) -> None:
-    """A late request of its own query is corrected; a group that somebody took back stays."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(100)}, 0.0)
-    group_state.end_run("r1")
-    group_state.kafka.held[P0] = by(10, query=writer, run="r0")
-    group_state.compare(60.0)
-    if again:
-        group_state.confirm(group_state.send(60.0), 60.0)
-        assert group_state.kafka.held[P0] == by(100)
-    assert group_state.next_try() is None
-
-
 REWOUND = CommitMetadata(
     name="q", query_id="q1", run_id="cmd", batch_id=3, rewound_from=100, command="group rewind"
 )
@@ -778,14 +765,20 @@ def test_an_ended_run_takes_the_group_from_nobody(how: str, later: Position) -> 
     assert group_state.complete()
 
 
-@pytest.mark.parametrize("later", LATER)
-def test_the_first_commit_of_an_ended_run_is_not_repeated_over_others(later: Position) -> None:
-    """A command names the query whose group it moves back; it is no late request of that query."""
+@pytest.mark.parametrize("held", [by(10, run="r0"), *LATER])
+def test_the_first_commit_of_an_ended_run_takes_nobody_back(held: Position) -> None:
+    """A late request of its own query is corrected; a group that somebody took back stays.
+
+    A command names the query whose group it moves back; it is no late request of that query.
+    """
     group_state = GroupWithKafka()
     group_state.commit({P0: by(100)}, 0.0)
     group_state.end_run("r1")
-    group_state.kafka.held[P0] = later
+    group_state.kafka.held[P0] = held
     group_state.compare(60.0)
+    if held not in LATER:
+        group_state.confirm(group_state.send(60.0), 60.0)
+        assert group_state.kafka.held[P0] == by(100)
     assert group_state.next_try() is None
 
 
@@ -873,16 +866,6 @@ def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer(
     metadata = CommitMetadata.parse(sent.metadata)
     assert metadata is not None
     assert (sent.offset, metadata.rewound_from) == (10, 100)
-
-
-def test_a_waiting_position_gives_way_to_the_next_run_of_its_query() -> None:
-    """Its checkpoint was restored, so the position of its last run no longer counts."""
-    group_state = GroupWithKafka()
-    group_state.offer({P0: by(100)})
-    group_state.end_run("r1")
-    group_state.offer({P0: by(10, run="r2")})
-    group_state.repeat(0.0)
-    assert group_state.kafka.held == {P0: by(10, run="r2")}
 
 
 @pytest.mark.parametrize("state", ["waits", "is under way", "is beyond the log's end"])

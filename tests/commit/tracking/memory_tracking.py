@@ -12,6 +12,7 @@ from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.sequence_guard import GuardMode
 from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.events import Event, GuardViolation, Observers, ViolationKind
+from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.progress import Progress, SourceProgress
 from eo_listener.model.protocols import LivePosition
 from eo_listener.offsets import Offsets, TopicPartition
@@ -162,3 +163,9 @@ def event(
 def position(batch: int, at: int | Mapping[TopicPartition, int] = 5) -> LivePosition:
     """What a run has made durable, of its one source."""
     return LivePosition(batch_id=batch, committed={0: offsets(at) or Offsets()})
+
+
+def marked(tracking: MemoryTracking, tp: TopicPartition = P0) -> bool:
+    """Return True if the group carries the guard's mark."""
+    metadata = CommitMetadata.parse(tracking.store.groups["g"][tp].metadata)
+    return metadata is not None and metadata.withheld

@@ -17,6 +17,7 @@ from tests.commit.tracking.memory_tracking import (
     U0,
     MemoryTracking,
     event,
+    marked,
     position,
     source,
     tracker,
@@ -42,12 +43,6 @@ def ranges(tracking: MemoryTracking) -> Ranges:
         for reported in tracking.of(GuardViolation)
         for violation in reported.violations
     ]
-
-
-def marked(tracking: MemoryTracking, tp: TopicPartition = P0) -> bool:
-    """Return True if the group carries the guard's mark."""
-    metadata = CommitMetadata.parse(tracking.store.groups["g"][tp].metadata)
-    return metadata is not None and metadata.withheld
 
 
 @pytest.mark.parametrize(

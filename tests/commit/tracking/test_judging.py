@@ -19,7 +19,6 @@ from eo_listener.events import (
     SourceIgnored,
     ViolationKind,
 )
-from eo_listener.model.commit_metadata import CommitMetadata
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -29,19 +28,13 @@ from tests.commit.tracking.memory_tracking import (
     MemoryTracking,
     event,
     kinds,
+    marked,
     position,
     source,
     tracker,
 )
 
 TWO = {0: OPTIONS[0], 1: OPTIONS[0]}
-
-
-def marked(tracking: MemoryTracking) -> bool:
-    """Whether the group carries the guard's mark."""
-    metadata = CommitMetadata.parse(tracking.store.groups["g"][P0].metadata)
-    assert metadata is not None
-    return metadata.withheld
 
 
 @pytest.mark.parametrize(

@@ -432,12 +432,3 @@ class TestSettings:
         assert why.misconfigured
         assert "'spark-grüße'" in why.problem
         assert "mode='simple'" in why.fix
-
-    def test_explicit_servers_serve_without_the_query(self) -> None:
-        """With servers and group given, nothing needs to be read from the running query."""
-        routing = GroupRouting(
-            names=GroupNames(groups={"q": "g"}), kafka={"bootstrap.servers": "mine:1"}
-        )
-        route = routing.route(progress(T), None)
-        assert groups(route) == {"g": {T0: 5}}
-        assert str(route.commits[0].cluster) == "mine:1"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Idle, Started
-from eo_listener.commit.tracking.routing import GroupRouting
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -23,7 +22,6 @@ from eo_listener.events import (
     RunGroupsChanged,
     SourceIgnored,
 )
-from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets
 from eo_listener.testing import MemoryQueries
@@ -31,7 +29,6 @@ from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
     P0,
-    P1,
     U0,
     MemoryTracking,
     event,
@@ -114,18 +111,6 @@ def test_a_query_without_kafka_and_without_events_is_reported(tracking: MemoryTr
     tracking.hear(1.0, replace(event(0, None, 5), sources=()))
     tracking.pass_until(60.0, since=1.0)
     assert [reported.source for reported in tracking.of(SourceIgnored)] == [None]
-
-
-def test_of_two_sources_the_lower_offset_is_committed(tracking: MemoryTracking) -> None:
-    """From an event, and from a position."""
-    tracking.queries.source_options = {0: OPTIONS[0], 1: OPTIONS[0]}
-    more = (source(1, None, {P0: 8, P1: 3}),)
-    tracking.hear(0.0, event(0, None, {P0: 5, P1: 9}, more=more))
-    assert (tracking.at(P0), tracking.at(P1)) == (5, 3)
-    ends = {0: Offsets({P0: 15, P1: 19}), 1: Offsets({P0: 18, P1: 13})}
-    tracking.queries.positions["r1"] = LivePosition(batch_id=1, committed=ends)
-    tracking.serve(1.0, check_all=True)
-    assert (tracking.at(P0), tracking.at(P1)) == (15, 13)
 
 
 def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(tracking: MemoryTracking) -> None:
@@ -387,21 +372,6 @@ def test_two_queries_on_one_partition_are_reported_once(tracking: MemoryTracking
     assert tracking.held == 11
     tracking.end(5.0, "r2")
     assert tracking.held == 20  # the query that was held up goes on, without news of its own
-
-
-def test_an_event_is_routed_once(tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the check of its sequence, the commit and the report together."""
-    routed: list[int] = []
-    route = GroupRouting.route
-
-    def counted(self: GroupRouting, progress: Progress, *options: Any) -> Any:
-        routed.append(progress.batch_id)
-        return route(self, progress, *options)
-
-    monkeypatch.setattr(GroupRouting, "route", counted)
-    for batch, start in enumerate((None, 7, 20)):
-        tracking.hear(0.01 * batch, event(batch, start, 5 + (start or 0)))
-    assert routed == [0, 1, 2]
 
 
 # Whether all is committed

@@ -10,9 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from eo_listener import IcebergSink, exactly_once
-from eo_listener.events import BatchApplied, BatchReplayed, Event
-from eo_listener.model.planned_batch import BATCHES
-from tests.attack import surgery
+from eo_listener.events import BatchApplied, Event
 from tests.foreach_batch.conftest import LEFT_SOCKETS
 from tests.sinks.chapters.lake import interpret
 from tests.sinks.iceberg.lake import Lake
@@ -51,21 +49,6 @@ def numbers(lake: Lake, table: str) -> list[int]:
 
 def of(kind: type[Event], events: list[Event]) -> int:
     return sum(isinstance(event, kind) for event in events)
-
-
-def test_a_query_goes_on_where_its_ledger_ends(lake: Lake, tmp_path: Path) -> None:
-    """Over restarts, also where Spark has lost that its last batch was done."""
-    sink = lake.sink("t")
-    job = Job(lake, tmp_path, sink)
-    job.add(3)
-    assert of(BatchApplied, job.run()) == 3
-    assert sink.applied("q")[BATCHES].range.until == 3
-    assert job.run() == []
-    surgery.before_commit(job.checkpoint)
-    job.add(1)
-    events = job.run()
-    assert (of(BatchReplayed, events), of(BatchApplied, events)) == (1, 1)
-    assert numbers(lake, "t") == [0, 1, 2, 3]
 
 
 def test_after_a_rollback_the_query_stops(

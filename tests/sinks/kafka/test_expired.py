@@ -87,22 +87,6 @@ def held(place: Place, group: str) -> dict[TopicPartition, int]:
     return {tp: one.offset for tp, one in positions(place.servers, group).items()}
 
 
-def test_the_epochs_of_a_producer_id_run_out(place: Place) -> None:
-    """33,000 times one transactional id is taken over: batches before and after are there once."""
-    sink = place.sink()
-    write(sink)
-    producer, epoch = identity(place)
-    taken = _take_over(place, until=LONGEST - 60)
-    assert taken > LONGEST - 70 - epoch
-    for number in range(1, 101):
-        write(sink, number)
-    after, _ = identity(place)
-    assert after != producer, "the epochs did not run out"
-    assert place.values() == sorted(f"row {number}" for number in range(101))
-    assert is_settled(place.servers, place.target)
-    assert is_settled(place.servers, place.ledger)
-
-
 @pytest.mark.spark
 def test_tasks_join_before_and_after_the_epochs_run_out(
     spark_place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -74,18 +74,6 @@ def numbers(place: Place) -> list[int]:
     return sorted(number for found in by_partition(place) for number in found)
 
 
-@pytest.mark.parametrize("sizes", [(3, 5), (9, 1)])
-def test_another_checkpoint_goes_on(place: Place, sizes: tuple[int, int]) -> None:
-    """With other bounds than the batch that was broken off: each row once, all the same."""
-    sink = place.plain_sink()
-    fell(sink, batch(sink.applied(QUERY), size=6), "sink.rows-written")
-    for number, size in enumerate(sizes):
-        write(sink, number, size=size, run_id="other")
-    assert numbers(place) == list(range(sum(sizes)))
-    write(sink, 2)
-    assert numbers(place) == list(range(sum(sizes) + 6))
-
-
 def test_two_rows_of_one_identity_get_other_columns(place: Place) -> None:
     """The other way out that the error names: the batch is written whole, behind what is there."""
     sink = place.plain_sink()

@@ -109,18 +109,6 @@ def leave_in_doubt(sink: PostgresSink, entry: Entry) -> int:
     return stopped[0]
 
 
-def test_the_server_is_killed_at_commit(server: PostgresServer, own: str) -> None:
-    """kill -9 when COMMIT was sent and not worked on: outcome unknown, and the ledger knows."""
-    with opened(own) as (sink, entry):
-        acts = {"sink.ledger-moved": lambda: stop(sink), "sink.commit-sent": server.kill}
-        with at(acts), pytest.raises(OutcomeUnknownError):
-            write(sink, entry)
-        server.start()
-        assert sink.applied(QUERY) == {}
-        write(sink, entry)
-    assert ask(own, IDS) == list(range(10))
-
-
 def test_the_answer_to_commit_is_lost(dsn: str) -> None:
     """Where the server has committed and the answer is lost, the ledger shows the batch."""
     with opened(dsn) as (sink, entry):

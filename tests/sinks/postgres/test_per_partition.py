@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,8 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Wire
 from pyspark.sql import DataFrame, SparkSession
 
-from eo_listener.errors import ForeignWriterError, PoisonRowError, RetriableSinkError
-from eo_listener.model.ledger import Entry
+from eo_listener.errors import ForeignWriterError, PoisonRowError
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.sinks.postgres import PostgresSink
 from eo_listener.testing.faults import hooked
@@ -162,34 +160,3 @@ def test_no_more_connections_than_are_allowed(
     assert apply(sink, frame, ranges).rows == 60
     (found,) = db.ask("SELECT max(n) FROM seen")
     assert 2 <= found <= most + 1  # the driver has one
-
-
-class Late:
-    """What apply= holds from its first call on, which the driver makes."""
-
-    lock: object = None
-
-    def __call__(self, connection: Any, entry: Entry) -> None:
-        connection.execute("INSERT INTO t SELECT value FROM eo_batch")
-        self.lock = threading.Lock()
-
-
-@pytest.mark.slow
-def test_an_apply_that_cannot_be_sent_any_more(
-    db: Database,
-    frame: DataFrame,
-    topic: str,
-    ranges: OffsetRanges,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Found out by a batch for the tasks: the driver writes it, and says that it goes on so."""
-    db.script("CREATE TABLE t (value text)")
-    sink = db.sink(apply=Late(), atomicity="partition", executor_rows=60)
-    tp = TopicPartition(topic, 1)
-    apply(sink, frame.where("partition = 1"), {tp: ranges[tp]})
-    assert caplog.text == ""
-    with pytest.raises(RetriableSinkError, match="executors"):
-        apply(sink, frame, ranges, 0, 2, 3)
-    apply(sink, frame, ranges, 0, 2, 3)
-    assert db.ask(ROWS) == [(60, 60)]
-    assert caplog.text.count("from now on") == 1

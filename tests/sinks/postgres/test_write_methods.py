@@ -167,20 +167,6 @@ def test_a_role_that_may_not_make_tables_goes_by_the_driver(
         write(poor.sink(write_method="staging"), spark.range(10))
 
 
-def test_a_right_that_is_lost_later(
-    spark: SparkSession, db: Database, roles: Roles, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The batch that finds the staging table forbidden goes by the driver, and so do later ones."""
-    sink = roles(CREATE).sink()
-    assert write(sink, spark.range(9), 9).rows == 9
-    schema = db.schema
-    db.script(f"REVOKE CREATE ON SCHEMA {schema} FROM role_{schema}")
-    for _ in range(2):
-        assert write(sink, spark.range(10)).rows == 10
-    assert caplog.text.count("from now on") == 1
-    assert "permission denied for schema" in caplog.text
-
-
 def test_a_role_with_few_connections_goes_by_the_driver(
     spark: SparkSession, db: Database, roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:

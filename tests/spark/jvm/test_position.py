@@ -369,34 +369,3 @@ def test_no_lock_is_needed(plans: Plans, queries: Queries) -> None:
     finally:
         lock.unlock()
     assert [plain(answer) for answer in answers] == [{0: {plans.a: {"0": 5}}}] * 2
-
-
-def test_asked_without_pause(topics: Topics, plans: Plans, queries: Queries) -> None:
-    """Asked all the time while it runs, a query goes on, and its positions only move forward."""
-    topic = topics.create(partitions=1)
-    found = queries.run(plans.kafka("subscribe", topic, "g"))
-    seen: dict[str, list[tuple[int, int, list[int]]]] = {"by_shim": [], "by_reflection": []}
-    done = threading.Event()
-
-    def ask(way: Callable[[RunningQuery], LivePosition | None]) -> None:
-        while not done.is_set():
-            position = way(found)
-            assert position is not None
-            (offsets,) = position.committed.values()
-            seen[way.__name__].append((position.batch_id, sum(offsets.values()), queries.commits()))
-
-    askers = [threading.Thread(target=ask, args=[way]) for way in (by_shim, by_reflection)]
-    for asker in askers:
-        asker.start()
-    for _ in range(4):
-        topics.fill(topic, 5)
-        queries.finish()
-    done.set()
-    for asker in askers:
-        asker.join(30)
-    for answers in seen.values():
-        assert len(answers) > 10
-        assert [batch for batch, _, _ in answers] == sorted(batch for batch, _, _ in answers)
-        assert [offset for _, offset, _ in answers] == sorted(offset for _, offset, _ in answers)
-        assert all(batch in commits for batch, _, commits in answers)
-    assert plain(both_ways(found)) == {0: {topic: {"0": 20}}}

@@ -87,16 +87,6 @@ def test_the_queries_of_a_jvm_that_is_gone_have_ended(
     assert live.has_ended(*ids)
 
 
-def test_not_a_query(spark: SparkSession) -> None:
-    """An object of another kind than a query is a JvmError by every way."""
-    live = LiveQueries()
-    stranger = spark._jvm.java.lang.Object()  # type: ignore[union-attr]  # a session has a JVM
-    live.hold(RunningQuery(query_id="q", run_id="r", name=None, execution=stranger, jvm=spark._jvm))
-    for question in (live.options, live.mode, live.position):
-        with pytest.raises(JvmError):
-            question("q", "r")
-
-
 def test_bound() -> None:
     """Of queries whose end was never reported, the newest thousand are kept."""
     live = LiveQueries()
@@ -125,12 +115,6 @@ def test_found_from_any_session_and_thread(spark: SparkSession, start: Start) ->
     assert find(spark, str(uuid.uuid4()), ids[1]) is None
     query.stop()
     assert find(spark, *ids) is None
-
-
-def test_not_an_id(spark: SparkSession) -> None:
-    """An id that is no UUID is a JvmError, not a py4j exception."""
-    with pytest.raises(JvmError, match="IllegalArgumentException"):
-        find(spark, "not-an-id", "not-an-id")
 
 
 PROGRAM = """
