@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as Wire
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.preflight import child_process
-from eo_listener.preflight.child_process import Request
+from eo_listener.preflight.facts import Request
 from eo_listener.sinks.kafka import KafkaSink
 from tests.broker import Broker
 from tests.conftest import kafka_version
