@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from eo_listener.errors import ForeignWriterError
@@ -10,6 +11,7 @@ from eo_listener.model.ledger import Entry, Head
 from eo_listener.offsets import TopicPartition
 
 _SHOWN: Final = 3
+_UNKNOWN: Final[Mapping[TopicPartition, str]] = MappingProxyType({})
 
 
 def foreign_writer(
@@ -36,7 +38,7 @@ def ledger_changed(
     label: str,
     entry: Entry,
     heads: Mapping[TopicPartition, Head],
-    moved_at: Mapping[TopicPartition, str] | None = None,
+    moved_at: Mapping[TopicPartition, str] = _UNKNOWN,
 ) -> ForeignWriterError:
     """Return the error that names those `heads` of the ledger that `entry` did not expect.
 
@@ -49,8 +51,7 @@ def ledger_changed(
         for tp, move in entry.moves.items()
         if heads.get(tp) != move.expected and heads.get(tp) != entry.head(tp)
     ] or list(entry.moves)
-    times = moved_at or {}
-    shown = "; ".join(_moved(tp, heads.get(tp), times.get(tp)) for tp in changed[:_SHOWN])
+    shown = "; ".join(_moved(tp, heads.get(tp), moved_at.get(tp)) for tp in changed[:_SHOWN])
     more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     reason = f"the ledger of {entry.query!r} has changed since this run read it ({shown}{more})"
     return foreign_writer(label, entry, reason, changed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from eo_listener.errors import ForeignWriterError, FormatError
+from eo_listener.errors import FormatError
 from eo_listener.model.ledger import (
     FORMAT,
     GAP_ACCEPTED,
@@ -27,7 +27,6 @@ from eo_listener.model.ledger import (
     StoredLedger,
 )
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.foreign_writer import ledger_changed
 
 HEADS: Final = "eo_ledger"
 HISTORY: Final = "eo_ledger_history"
@@ -53,14 +52,6 @@ class Many(NamedTuple):
 
     text: str
     rows: list[tuple[Any, ...]]
-
-
-class LedgerRow(NamedTuple):
-    """The head of a partition, and the time of its last move in the store's own format."""
-
-    partition: TopicPartition
-    head: Head
-    moved_at: str
 
 
 def quoted(name: str) -> str:
@@ -118,7 +109,7 @@ class LedgerSql:
         return history, order, heads
 
     def heads(self, sink: str, query: str) -> Statement:
-        """Return the SELECT of a ledger's heads; `read_ledger_row` reads a row of the answer."""
+        """Return the SELECT of a ledger's heads; `read_heads` reads the answer."""
         text = (
             f"SELECT {_HEAD}, CAST(moved_at AS text) FROM {self.table(HEADS)} "
             f"WHERE {self._each(('sink', 'query'), ' AND ')}"
@@ -285,8 +276,11 @@ def verdict(move: Move) -> str | None:
     return BatchVerdict.FIRST.value if move.expected is None else None
 
 
-def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
-    """Read a row of `LedgerSql.heads`. Raises FormatError for a format other than FORMAT."""
+def _read_row(row: Sequence[Any]) -> tuple[TopicPartition, Head, str]:
+    """Return a row's partition and head, and the time of the head's last move.
+
+    Raises FormatError for a format other than FORMAT.
+    """
     row_format, topic, partition, topic_id, start, until, batch_id, query_id, run_id, moved_at = row
     if row_format != FORMAT:
         raise FormatError(
@@ -302,31 +296,33 @@ def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
         run_id=run_id,
         batch_id=batch_id,
     )
-    return LedgerRow(TopicPartition(topic, partition), head, moved_at)
+    return TopicPartition(topic, partition), head, moved_at
+
+
+def read_heads(key: LedgerKey, rows: Iterable[Sequence[Any]]) -> StoredLedger:
+    """Read the rows of `LedgerSql.heads`. Raises FormatError for another format."""
+    heads, moved_at = {}, {}
+    for row in rows:
+        tp, head, time = _read_row(row)
+        heads[tp], moved_at[tp] = head, time
+    return StoredLedger(key=key, heads=heads, moved_at=moved_at)
 
 
 def stored_ledgers(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, StoredLedger]:
-    """Read the rows of `LedgerSql.all_heads`. Raises FormatError as `read_ledger_row` does."""
-    ledgers: defaultdict[LedgerKey, list[LedgerRow]] = defaultdict(list)
+    """Read the rows of `LedgerSql.all_heads`. Raises FormatError for another format."""
+    ledgers: defaultdict[LedgerKey, list[Sequence[Any]]] = defaultdict(list)
     for sink, query, *head in rows:
-        ledgers[LedgerKey(sink, query)].append(read_ledger_row(head))
-    return {
-        key: StoredLedger(
-            key=key,
-            heads={row.partition: row.head for row in ledger},
-            moved_at={row.partition: row.moved_at for row in ledger},
-        )
-        for key, ledger in ledgers.items()
-    }
+        ledgers[LedgerKey(sink, query)].append(head)
+    return {key: read_heads(key, ledger) for key, ledger in ledgers.items()}
 
 
 def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
-    """Read a row of `LedgerSql.applied_batches`. Raises FormatError as `read_ledger_row` does."""
+    """Read a row of `LedgerSql.applied_batches`. Raises FormatError for another format."""
     *head_columns, rows, word, gap_start, gap_until, applied_at = row
-    ledger_row = read_ledger_row((*head_columns, applied_at))
+    tp, head, _ = _read_row((*head_columns, applied_at))
     return AppliedBatch(
-        partition=ledger_row.partition,
-        head=ledger_row.head,
+        partition=tp,
+        head=head,
         rows=rows,
         verdict=word,
         gap=None if gap_start is None else OffsetRange(gap_start, gap_until),
@@ -335,17 +331,5 @@ def read_applied_batch(row: Sequence[Any]) -> AppliedBatch:
 
 
 def moved_heads(rows: Iterable[Sequence[Any]]) -> dict[LedgerKey, dict[TopicPartition, Head]]:
-    """Read the rows of `LedgerSql.moved_by`. Raises FormatError as `read_ledger_row` does."""
+    """Read the rows of `LedgerSql.moved_by`. Raises FormatError for another format."""
     return {key: dict(ledger.heads) for key, ledger in stored_ledgers(rows).items()}
-
-
-def rows_changed(
-    label: str, entry: Entry, rows: Mapping[TopicPartition, LedgerRow]
-) -> ForeignWriterError:
-    """Return the error that names those `rows` of the ledger that `entry` did not expect."""
-    return ledger_changed(
-        label,
-        entry,
-        {tp: row.head for tp, row in rows.items()},
-        {tp: row.moved_at for tp, row in rows.items()},
-    )

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.argument_checks import choice
-from eo_listener.model.ledger import Entry, sql_literal
+from eo_listener.model.ledger import Entry, Head, sql_literal
 from eo_listener.offsets import TopicPartition
 from eo_listener.sinks.dead_letters import SHARE, DeadLetterLimit
-from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerRow
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY
 
 STAGED: Final = "eo_batch"
 """The table in which `apply=` finds the batch's rows, for one transaction only."""
@@ -180,15 +180,13 @@ def _statements(apply: object) -> tuple[str, ...] | Function | None:
     return texts
 
 
-def refuse_dropped(
-    label: str, key: str, query: str, heads: Mapping[TopicPartition, LedgerRow]
-) -> None:
+def refuse_dropped(label: str, key: str, query: str, heads: Mapping[TopicPartition, Head]) -> None:
     """Raise SettingsError if a missing table has a ledger that records written offsets.
 
     A new table would begin with a later batch, and lack the rows of all earlier ones. `heads` are
     all heads of the sink and query, including those of partitions from which the batch has no rows.
     """
-    ends = ((tp, row.head.range.until) for tp, row in sorted(heads.items()))
+    ends = ((tp, head.range.until) for tp, head in sorted(heads.items()))
     written = [(tp, until) for tp, until in ends if until > 0]
     if not written:
         return

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eo_listener.errors import SettingsError
+from eo_listener.model.ledger import Head
 from eo_listener.offsets import OffsetRange, TopicPartition
-from eo_listener.sinks.ledger_sql import LedgerRow
 from eo_listener.sinks.target import Target, refuse_dropped
 from eo_listener.testing.made_up_entries import entry_of, heads_of
 
@@ -45,11 +45,10 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
     assert refused.value.fix
 
 
-def heads(**held: int) -> dict[TopicPartition, LedgerRow]:
+def heads(**held: int) -> dict[TopicPartition, Head]:
     """What the ledger has: an offset for each topic."""
     ranges = {TopicPartition(topic, 0): OffsetRange(0, until) for topic, until in held.items()}
-    there = heads_of(entry_of({}, ranges))
-    return {tp: LedgerRow(tp, head, "now") for tp, head in there.items()}
+    return heads_of(entry_of({}, ranges))
 
 
 @pytest.mark.parametrize(

@@ -339,10 +339,10 @@ class PartitionTask:
     def _done(self, link: Connection, entry: Entry) -> bool:
         (tp,) = entry.moves
         try:
-            heads = self.writer.ledger.read(link, entry.query, tp)
+            heads = self.writer.ledger.read(link, entry.query, tp).heads
         except psycopg.Error as error:
             raise translated(error, self.writer.label, "reading its ledger") from None
-        return tp in heads and heads[tp].head == entry.head(tp)
+        return heads.get(tp) == entry.head(tp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,11 +371,11 @@ class Partitions:
         )
 
     def _move_empty(self, link: Connection, entry: Entry) -> None:
-        heads = self.writer.ledger.read(link, entry.query)
+        heads = self.writer.ledger.read(link, entry.query).heads
         moves = {
             tp: move
             for tp, move in entry.moves.items()
-            if tp not in heads or heads[tp].head != entry.head(tp)  # not done by an earlier attempt
+            if heads.get(tp) != entry.head(tp)  # not done by an earlier attempt
         }
         if moves:
             with self.writer.transaction(link, replace(entry, moves=moves)):

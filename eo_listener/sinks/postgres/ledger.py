@@ -15,18 +15,17 @@ from psycopg import errors
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.fault_points import fault_point
-from eo_listener.model.ledger import FORMAT
+from eo_listener.model.ledger import FORMAT, LedgerKey
+from eo_listener.sinks.foreign_writer import ledger_changed
 from eo_listener.sinks.ledger_sql import (
     HEADS,
     HISTORY,
-    LedgerRow,
     LedgerSql,
     Statement,
     moved_heads,
     now_text,
     quoted,
-    read_ledger_row,
-    rows_changed,
+    read_heads,
     verdict,
 )
 from eo_listener.sinks.postgres.catalog import identifier, making, run
@@ -34,9 +33,10 @@ from eo_listener.sinks.postgres.errors import lost, translated
 from eo_listener.sinks.target import not_created
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from eo_listener.model.ledger import Entry, Head, LedgerKey, Move
+    from eo_listener.errors import ForeignWriterError
+    from eo_listener.model.ledger import Entry, Head, Move, StoredLedger
     from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.postgres.connection import Connection, Cursor, Row
 
@@ -180,7 +180,9 @@ class Ledger:
                 fix=f"GRANT {_GRANTS[name]} ON {table} TO the role of the dsn",
             )
 
-    def applied(self, link: Connection, query: str, *, create: bool) -> dict[TopicPartition, Head]:
+    def applied(
+        self, link: Connection, query: str, *, create: bool
+    ) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`, in one round trip if the ledger exists.
 
         If the ledger does not exist, creates it or raises SettingsError, as `make` does.
@@ -191,17 +193,22 @@ class Ledger:
                 heads = run(link, self._heads(query))
         except (errors.UndefinedTable, errors.InsufficientPrivilege):
             self.make(link, create=create)
-            return {tp: row.head for tp, row in self.read(link, query).items()}
+            return self.read(link, query).heads
         if not self._check_all(link, tables.fetchall(), create=create):
             self.make(link, create=create)
-        return {row.partition: row.head for row in map(read_ledger_row, heads.fetchall())}
+        return read_heads(LedgerKey(self.key, query), heads.fetchall()).heads
 
     def read(
         self, link: Connection, query: str, only: TopicPartition | None = None
-    ) -> dict[TopicPartition, LedgerRow]:
+    ) -> StoredLedger:
         """Read the heads of `query`, or only the head of the partition `only`."""
         rows = run(link, self._heads(query, only)).fetchall()
-        return {row.partition: row for row in map(read_ledger_row, rows)}
+        return read_heads(LedgerKey(self.key, query), rows)
+
+    def _changed(self, link: Connection, entry: Entry) -> ForeignWriterError:
+        """Return the error that names the heads of the ledger that `entry` did not expect."""
+        stored = self.read(link, entry.query)
+        return ledger_changed(self.label, entry, stored.heads, stored.moved_at)
 
     def moved_by(
         self, link: Connection, query_id: str
@@ -234,7 +241,7 @@ class Ledger:
         """Raise ForeignWriterError if the heads that `hold` locked differ from those in `entry`."""
         expected = sum(move.expected is not None for move in entry.moves.values())
         if answer.fetchone() != (expected, expected):
-            raise rows_changed(self.label, entry, self.read(link, entry.query))
+            raise self._changed(link, entry)
 
     def move(self, link: Connection, entry: Entry, *, rows: int) -> None:
         """Move the heads by compare-and-set, and write the history, in one round trip.
@@ -249,7 +256,7 @@ class Ledger:
             run(link, self._write_down(entry, rows, now))
         new = sum(move.expected is None for move in entry.moves.values())
         if (inserted.rowcount, changed.rowcount) != (new, len(entry.moves) - new):
-            raise rows_changed(self.label, entry, self.read(link, entry.query))
+            raise self._changed(link, entry)
         if due is not None:
             self._prune(link, due)
         fault_point("sink.ledger-moved")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ from eo_listener.sinks.ledger_repair import (
     refuse_other_table,
     unknown_repair,
 )
-from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_ledger_row
+from eo_listener.sinks.ledger_sql import HEADS, HISTORY, LedgerSql, Statement, read_heads
 from eo_listener.sinks.postgres.catalog import run, run_many
 from eo_listener.sinks.postgres.connection import connect
 from eo_listener.sinks.postgres.conninfo import application_name
@@ -143,10 +143,10 @@ class PostgresLedgerRepair:
             roll_back(link)
             raise
 
-    def _lock(self, link: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
+    def _lock(self, link: Connection, key: LedgerKey) -> Mapping[TopicPartition, Head]:
         text, values = self._sql.heads(*key)
         rows = run(link, Statement(f"{text} FOR UPDATE", values)).fetchall()
-        return {row.partition: row.head for row in map(read_ledger_row, rows)}
+        return read_heads(key, rows).heads
 
     def _find(self, table: str) -> tuple[str, str] | None:
         """Return schema and name of `table`, written as in SQL, or None if it does not exist."""

@@ -297,7 +297,7 @@ class PostgresSink:
         columns = existing[main].columns if main in existing else None
         layout = ColumnLayout.from_schema(frame.schema.jsonValue(), columns, target, direct=direct)
         if main is not None and columns is None:
-            heads = writer.ledger.read(link, writer.query)
+            heads = writer.ledger.read(link, writer.query).heads
             refuse_dropped(self.label, self.key, writer.query, heads)
             make_target(link, layout, target.keys, (schema, main), create=target.create)
         if target.dead_letters is not None and target.dead_letters not in existing:

@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from eo_listener.model.ledger import LedgerKey
+from eo_listener.sinks.foreign_writer import ledger_changed
 from eo_listener.sinks.ledger_sql import (
     HEADS,
-    LedgerRow,
     LedgerSql,
     moved_heads,
-    read_ledger_row,
-    rows_changed,
+    read_heads,
 )
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
 from eo_listener.sinks.target import not_created
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from eo_listener.errors import ForeignWriterError
-    from eo_listener.model.ledger import Entry, Head, LedgerKey
+    from eo_listener.model.ledger import Entry, Head, StoredLedger
     from eo_listener.offsets import TopicPartition
     from eo_listener.sinks.sqlite.connection import Connection
 
@@ -46,18 +47,18 @@ class Ledger:
         for statement in SQL.create():
             connection.execute(statement)
 
-    def applied(self, connection: Connection, query: str) -> dict[TopicPartition, Head]:
+    def applied(self, connection: Connection, query: str) -> Mapping[TopicPartition, Head]:
         """Read the heads of `query`; create a missing ledger, in a separate transaction."""
         if not columns_of(connection, HEADS):
             connection.execute("BEGIN IMMEDIATE")
             self.make(connection)
             connection.execute("COMMIT")
-        return {tp: row.head for tp, row in self.read(connection, query).items()}
+        return self.read(connection, query).heads
 
-    def read(self, connection: Connection, query: str) -> dict[TopicPartition, LedgerRow]:
+    def read(self, connection: Connection, query: str) -> StoredLedger:
         """Read the heads of `query` from the ledger, which must exist."""
-        rows = map(read_ledger_row, connection.execute(*SQL.heads(self.key, query)))
-        return {row.partition: row for row in rows}
+        rows = connection.execute(*SQL.heads(self.key, query))
+        return read_heads(LedgerKey(self.key, query), rows)
 
     def moved_by(
         self, connection: Connection, query_id: str
@@ -84,4 +85,5 @@ class Ledger:
 
     def foreign_writer(self, connection: Connection, entry: Entry) -> ForeignWriterError:
         """Return the error that names the heads of the ledger that `entry` does not expect."""
-        return rows_changed(self.label, entry, self.read(connection, entry.query))
+        stored = self.read(connection, entry.query)
+        return ledger_changed(self.label, entry, stored.heads, stored.moved_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,9 +94,8 @@ class SqliteLedgerRepair:
                     connection.execute("ROLLBACK")
                 raise
 
-    def _heads(self, connection: Connection, key: LedgerKey) -> dict[TopicPartition, Head]:
-        rows = self._ledger(key.sink).read(connection, key.query)
-        return {tp: row.head for tp, row in rows.items()}
+    def _heads(self, connection: Connection, key: LedgerKey) -> Mapping[TopicPartition, Head]:
+        return self._ledger(key.sink).read(connection, key.query).heads
 
     def _ledger(self, sink: str) -> Ledger:
         return Ledger(key=sink, label=self.reader.label, path=self._path, create=False)

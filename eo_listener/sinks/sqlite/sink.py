@@ -245,7 +245,7 @@ class SqliteSink:
         entry: Entry,
     ) -> Applied:
         if self._target.apply is None and not columns_of(connection, self._target.table):
-            heads = self._ledger.read(connection, entry.query)
+            heads = self._ledger.read(connection, entry.query).heads
             refuse_dropped(self.label, self.key, entry.query, heads)
         table = target_table(connection, self._target, schema)
         writing = Writing(connection, table)
