@@ -42,13 +42,13 @@ class AuditFindingKind(Enum):
     MARKER = "transaction marker", Gravity.EXPLAINED
     ABORTED = "record of an aborted transaction", Gravity.EXPLAINED
     OPEN = "record of an open transaction that the ledger has passed"
-    COMPACTED = "compacted since, and not in the store", Gravity.UNPROVABLE
+    COMPACTED = "compacted by Kafka, and not in the store", Gravity.UNPROVABLE
     MARKER_OR_COMPACTED = (
-        "transaction marker, or compacted since and not in the store",
+        "transaction marker, or a record that Kafka has compacted and the store does not have",
         Gravity.UNPROVABLE,
     )
     ACCEPTED = "lost, and recorded in the ledger as accepted", Gravity.EXPLAINED
-    RETENTION = "deleted from Kafka since, and not in the store", Gravity.UNPROVABLE
+    RETENTION = "deleted by Kafka, and not in the store", Gravity.UNPROVABLE
     GONE = "the partition is no longer in Kafka", Gravity.UNPROVABLE
     MISSING = "in Kafka and not in the store"
     UNRECORDED = (

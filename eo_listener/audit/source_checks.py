@@ -188,7 +188,8 @@ def _gone(offsets: Ends, source: SourcePositions, advice: Advice) -> Findings:
         yield PositionFindingKind.TOPIC_GONE.finding(
             f"topic {topic}",
             f"{text}, but a checkpoint, group or ledger holds positions in it",
-            cause="it was deleted, the client may not Describe it, or this is another cluster"
+            cause="it was deleted, the client lacks the right to Describe it, or this is another "
+            "cluster"
             if whole
             else "it was deleted and recreated with fewer partitions; or this is another cluster",
             fix=f"check -b and the client's permissions: {preflight}",

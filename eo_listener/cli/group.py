@@ -143,7 +143,10 @@ def _new_offsets(
     choose: Callable[..., dict[TopicPartition, int]],
 ) -> dict[TopicPartition, int]:
     if not origin.offsets:
-        raise SettingsError(f"{origin.label} has no offsets", fix="Check the origin of the offsets")
+        raise SettingsError(
+            f"{origin.label} has no offsets",
+            fix="Name a ledger, group, checkpoint or time that has offsets",
+        )
     topics = {tp.topic for tp in origin.offsets}
     partitions = [tp for tp in cluster.partitions(None) if tp.topic in topics]
     try:

@@ -195,11 +195,10 @@ def accept(
 ) -> None:
     """Accept one gap: offsets that the sink will never have.
 
-    The gap begins at the first offset of --gap, and ends before the second one, at which the next
-    batch may then begin. The history keeps the gap forever. The sink
-    still refuses every other gap, unlike with `on_gap="accept"`. With -b, the command compares the
-    gap with the log: it refuses a gap beyond the log's end, and shows which of the offsets Kafka
-    still has.
+    The gap runs from the first offset of --gap up to but not including the second. The next batch
+    may then begin at the second. The history keeps the gap forever. The sink still refuses every
+    other gap, unlike with `on_gap="accept"`. With -b, the command compares the gap with the log: it
+    refuses a gap beyond the log's end, and shows which of the offsets Kafka still has.
     """
     watch = require_seconds("--watch", options.watch, least=0.0)
     tp, offsets = parse_partition(partition), parse_gap(gap)

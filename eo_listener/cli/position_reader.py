@@ -655,7 +655,8 @@ class PositionReader:
             partitions = reader.partitions(topics)
         for topic in sorted(set(self._request.topics) - {tp.topic for tp in partitions}):
             missing = SettingsError(
-                f"it does not exist at {self._request.servers}, or the client may not Describe it",
+                f"it does not exist at {self._request.servers}, or the client lacks the right to "
+                "Describe it",
                 fix="check the name",
             )
             self.failures.append(not_read(f"topic {topic}", missing))

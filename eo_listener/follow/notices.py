@@ -13,7 +13,7 @@ logger = logging.getLogger("eo_listener")
 
 
 class NoticeKind(Enum):
-    """A kind of notice; its value is a unique number with the level of the notice's log line."""
+    """A kind of notice; its value is a unique number and the level of its log line, as a pair."""
 
     FOLLOWING = (1, logging.INFO)
     NOTHING_DURABLE = (2, logging.INFO)

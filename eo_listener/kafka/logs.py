@@ -476,7 +476,7 @@ class ClusterReader:
             raise KafkaError(
                 f"this client cannot see topic {few(names)}: {code}",
                 code=code,
-                cause="it may not Describe the topic; Kafka then also leaves out the "
+                cause="it lacks the right to Describe the topic; Kafka then also leaves out the "
                 "offsets that the group holds for the topic",
                 fix=AS_ADMINISTRATOR
                 + grant_command_for(self._properties, ["Describe"], topic_options(names)),

@@ -348,7 +348,7 @@ class TransactionReader:
         missing = sorted(set(topics or ()) - {tp.topic for tp in partitions})
         if missing:
             raise SettingsError(
-                f"topic {missing[0]} does not exist, or this client may not Describe it",
+                f"topic {missing[0]} does not exist, or this client lacks the right to Describe it",
                 fix="Check the name and the client's permissions",
             )
         return partitions
@@ -364,8 +364,8 @@ class TransactionReader:
             raise KafkaError(
                 f"cannot find the partition that keeps the offsets of group {group}",
                 code=NO_TOPIC_RIGHT,
-                cause=f"this client may not Describe {OFFSETS_TOPIC}, or the topic does not "
-                "exist yet",
+                cause=f"this client lacks the right to Describe {OFFSETS_TOPIC}, or the topic "
+                "does not exist yet",
                 fix=(
                     "Name the topics instead: --topic; or, as an administrator of the cluster: "
                     f"{grant_command_for(self._properties, ['Read'], ['--topic', OFFSETS_TOPIC])}"
@@ -437,7 +437,7 @@ class TransactionReader:
         if not producers:
             reasons.append(
                 "no partition leader shows its producer: it has written nothing yet, or this "
-                "client may not Describe its topics"
+                "client lacks the right to Describe its topics"
             )
         return OpenTransaction(
             producer_id=described.producer_id,

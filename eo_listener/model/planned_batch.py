@@ -27,9 +27,8 @@ Kafka has no such topic: topic names consist of letters, digits, `.`, `_`, `-`.
 class CountedSources:
     """The sources of a batch that are not Kafka: their indices, and the batch's plan ids.
 
-    A plan id distinguishes two plans of a batch with the same number: `plan_id` is the plan id of
-    this batch, `before` the plan id of the previous batch in the checkpoint, or None for the first
-    batch.
+    `plan_id` is the plan id of this batch; `before` is that of the previous batch in the
+    checkpoint, or None for the first batch.
     """
 
     indices: tuple[int, ...]

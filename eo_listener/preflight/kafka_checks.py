@@ -83,7 +83,7 @@ def judge_topic(topic: TopicFacts, plan: Request) -> Findings:
     if topic.error in UNKNOWN:
         yield problem(
             about,
-            "it does not exist, or the client may not Describe it",
+            "it does not exist, or the client lacks the right to Describe it",
             "check its name; or, as an administrator: "
             + plan.grant(_NEEDED, ["--topic", topic.name]),
         )
@@ -243,7 +243,7 @@ def _held(
     if gone:
         yield warning(
             about,
-            "it holds offsets of topics that do not exist, or that the client may not Describe: "
+            "it holds offsets of topics that do not exist, or that the client may not describe: "
             f"{few(gone)}",
             "if the topics were deleted: nothing to do, their offsets expire",
         )

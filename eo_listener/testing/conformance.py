@@ -207,7 +207,7 @@ class SinkConformance:
         self.check([*rows_of(first), (*_TP, 0, "from state")], heads_of(empty))
 
     def test_an_accepted_gap_is_no_obstacle(self) -> None:
-        """A move with an accepted gap before it moves the head."""
+        """A move that follows an accepted gap moves the head."""
         entry = entry_of({}, {_TP: OffsetRange(5, 6)}, gap=OffsetRange(0, 5))
         with self.ready() as sink:
             self.write(sink, entry)

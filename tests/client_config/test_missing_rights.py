@@ -1,10 +1,9 @@
-"""Missing rights: named by a preflight and by `txn`; of one topic they hold up no other."""
+"""Missing rights: named by `txn`, and by a committer; of one topic they hold up no other."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,12 @@ from eo_listener.errors import EoListenerError, KafkaError
 from eo_listener.events import CommitFailed, Event, Observers
 from eo_listener.kafka.group_stores import open_cluster
 from eo_listener.kafka.java_groups import JavaGroups
-from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
 from eo_listener.model.protocols import GroupStore
 from eo_listener.offsets import Position, TopicPartition
 from eo_listener.spark.jvm.calls import JvmShimClient
 from tests import hanging
 from tests.client_config.test_locked_doors import MODES, QUICK
 from tests.groups import commit_all, positions
-from tests.preflight.checking import check
 from tests.secured import PASSWORDS, PLAIN_MODULE, Secured, jaas
 from tests.topics import Topics, in_transaction, unique
 from tests.waiting import until
@@ -144,40 +141,6 @@ def test_by_java_too(secured: Secured, java: GroupStore) -> None:
     with pytest.raises(KafkaError) as failed:
         snapshot.whole()
     assert failed.value.code == refused
-
-
-def check_as_bob(secured: Secured, group: str, topic: str) -> list[CheckFinding]:
-    found = check(secured.broker, group, topics=(topic,), properties=secured.as_bob())
-    assert PASSWORDS["bob"] not in str(found)
-    return found
-
-
-def test_missing_rights_are_named_until_they_are_given(secured: Secured) -> None:
-    """Each with the command that gives it; Describe alone is not enough; then all is fine."""
-    group = unique("locked")
-    topic = Topics(secured.broker.bootstrap_servers).create(partitions=1)
-    found = check_as_bob(secured, group, topic)
-    by_name = {one.about: one for one in to_act_on(found)}
-    assert by_name.keys() == {f"topic {topic}", f"group {group}"}
-    assert {one.level for one in by_name.values()} == {Severity.PROBLEM}
-    assert by_name[f"group {group}"].what == "User:bob may not Read"
-    command = shlex.split(by_name[f"group {group}"].advice.partition(": ")[2])
-    assert command[-6:] == [
-        "--allow-principal", "User:bob", "--operation", "Read", "--group", group,
-    ]  # fmt: skip
-    assert any("CLUSTER_AUTHORIZATION" in one.what for one in found)
-
-    secured.allow("bob", "TOPIC", topic, "DESCRIBE")
-    secured.allow("bob", "GROUP", group, "DESCRIBE")
-    lacking = to_act_on(check_as_bob(secured, group, topic))
-    assert {one.about: one.what for one in lacking} == {
-        f"topic {topic}": "User:bob may not Read",
-        f"group {group}": "User:bob may not Read",
-    }
-
-    secured.allow("bob", "TOPIC", topic, "READ")
-    secured.allow("bob", "GROUP", group, "READ")
-    assert not to_act_on(check_as_bob(secured, group, topic))
 
 
 ACL = "--allow-principal User:carol --operation"

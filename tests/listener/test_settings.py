@@ -95,7 +95,9 @@ def test_a_wrong_setting_is_named_with_what_to_write(key: str, value: str, says:
     ("given", "says"),
     [
         ({"groups": "my-group"}, "group_template='group'"),
+        ({"groups": ["q", "g"]}, "group_template='group'"),
         ({"groups": {"q": ["g"]}}, "consumer group"),
+        ({"groups": {"q": {"t": 5}}}, "consumer group"),
         ({"group_template": 5}, "consumer group"),
         ({"bootstrap_servers": ["h:9092"]}, "Give 'host:9092'"),
         ({"bootstrap_servers": " "}, "Give 'host:9092'"),

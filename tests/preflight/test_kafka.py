@@ -15,11 +15,12 @@ from confluent_kafka import TopicPartition as Wire
 
 from eo_listener.client_config.identities import sink_transactional_id
 from eo_listener.model.check_finding import CheckFinding, Severity, to_act_on
+from eo_listener.preflight import child_process
+from eo_listener.preflight.facts import Request
 from eo_listener.sinks.kafka import KafkaSink
 from tests.broker import Broker
 from tests.conftest import kafka_version
 from tests.groups import await_assignment, commit
-from tests.preflight.checking import check
 from tests.topics import Topics, in_transaction, send_offset, unique
 
 pytestmark = pytest.mark.kafka
@@ -89,7 +90,15 @@ def found(broker: Broker, topic: str) -> dict[str, Found]:
         for protocol in PROTOCOLS:
             stack.enter_context(live_member(broker, group[protocol], topic, protocol))
         findings = {
-            mode: check(broker, *group.values(), topics=(topic, "mistyped"), mode=mode)
+            mode: child_process.run(  # as the command does: the requests can end a process
+                Request(
+                    properties={"bootstrap.servers": broker.bootstrap_servers},
+                    groups=tuple(group.values()),
+                    topics=(topic, "mistyped"),
+                    mode=mode,
+                    recommit_interval=3600.0,
+                )
+            ).findings
             for mode in ("simple", "transactional")
         }
     about = {f"group {full}": name for name, full in group.items()}

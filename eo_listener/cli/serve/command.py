@@ -169,7 +169,7 @@ class Poller:
     def stop(self, seconds: float, interrupt: Callable[[], None]) -> bool:
         """Stop reading; return True if a reading in progress has ended within `seconds`.
 
-        The method calls `interrupt` to end the wait of a reading in progress.
+        Meanwhile it calls `interrupt` again and again, to end a reading in progress.
         """
         self._stop.set()
         deadline = time.monotonic() + seconds

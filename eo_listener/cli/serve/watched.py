@@ -235,13 +235,13 @@ def _rate(before: float, held_before: _Offsets, at: float, offsets: _Offsets) ->
 
 
 class GroupReader(Protocol):
-    """Reads groups, like `StatusReader`."""
+    """The protocol of `StatusReader`: reads groups."""
 
     def read(self) -> Groups: ...
 
 
 class AuditReader(Protocol):
-    """Runs an audit, like `AuditProcess`."""
+    """The protocol of `AuditProcess`: runs an audit."""
 
     def read(self) -> AuditReading: ...
 

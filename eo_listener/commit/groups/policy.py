@@ -28,7 +28,10 @@ class Backoff:
     persistent_after: float = 60.0  # a coordinator that only moves answers again within seconds
 
     def wait(self, failures: int, *, refused: bool, spread: float) -> float:
-        """Return the wait after `failures` failures in a row; `spread` is from 0 to 1."""
+        """Return the seconds to wait after `failures` failures in a row.
+
+        `spread`, from 0 to 1, varies them between half of the wait and all of it.
+        """
         first, longest = (
             (self.refused_first, self.refused_longest) if refused else (self.first, self.longest)
         )

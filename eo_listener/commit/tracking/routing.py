@@ -208,7 +208,7 @@ def _ignored(
 ) -> SourceIgnored:
     cause, fix = reason.cause, reason.fix
     if cause is None:
-        cause = "Spark's plan of the query has no such options for it"
+        cause = "Spark's plan of the query does not contain the options of this source"
         if unread is not None:
             cause = unread.cause
             fix = unread.fix or f"if no later line withdraws this one, {fix}"

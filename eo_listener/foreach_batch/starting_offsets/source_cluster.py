@@ -160,7 +160,7 @@ class SourceCluster:
 def _lacking(missing: str, named_by: str) -> SettingsError:
     return SettingsError(
         f"Kafka has no {missing}",
-        cause="it was deleted or misspelled, this user may not Describe it, or this is another "
-        "cluster",
+        cause="it was deleted or misspelled, this user lacks the right to Describe it, or this "
+        "is another cluster",
         fix=f"Check {named_by} and the bootstrap servers",
     )

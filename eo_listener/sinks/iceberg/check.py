@@ -60,7 +60,7 @@ class TableCheck:
                 about,
                 f"Iceberg {number} cannot fast-forward main to a branch, and the sink needs this "
                 "to publish a batch",
-                "use release 1.10 or later: configure(builder, iceberg=True) adds one",
+                "use release 1.10 or later: configure(builder, iceberg=True) adds such a release",
             )
         apart = session_apart(spark, f"spark.sql.catalog.{catalog}")
         reader = IcebergLedgerReader(self.name.key, lambda: apart, query=self.query)

@@ -27,8 +27,8 @@ class Targets:
         if missing:
             raise SettingsError(
                 f"{explain.label}: Kafka at {explain.servers} has no topic {few(missing)}",
-                cause="it was deleted or misspelled, or this user may not Describe it; the "
-                "sink does not create it, since the number of partitions is your decision",
+                cause="it was deleted or misspelled, or this user lacks the right to Describe it; "
+                "the sink does not create it, since the number of partitions is your decision",
                 fix=create_topic(explain.servers, missing[0]),
             )
         return cls(topics=described)

@@ -127,7 +127,7 @@ class SinkCheck:
                 about,
                 f"its {_POLICY} is {policy}: Kafka would delete old heads",
                 alter_topic(self.explain.servers, topic.name, f"{_POLICY}=compact")
-                + "; or name another topic, ledger_topic=",
+                + "; or name another topic with ledger_topic=",
             )
         else:
             yield fine(about, "it is compacted; the client may read and write it")

@@ -596,7 +596,7 @@ def refuse_policy(topic: str, policy: str, servers: str) -> None:
         f"the ledger's topic {topic} has cleanup.policy={policy}",
         cause="with delete, Kafka deletes old heads although they are still valid",
         fix=alter_topic(servers, topic, "cleanup.policy=compact")
-        + "; or name another topic, ledger_topic=",
+        + "; or name another topic with ledger_topic=",
     )
 
 

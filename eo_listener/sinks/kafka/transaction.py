@@ -273,7 +273,10 @@ class BatchTarget:
 
 @dataclass(kw_only=True)
 class BatchTransaction:
-    """The `TransactionClient` of one attempt. Only one thread may use it, and only once."""
+    """Makes the Kafka calls of one attempt to write a batch in a transaction.
+
+    It implements `TransactionClient`. Only one thread may use it, and only once.
+    """
 
     target: BatchTarget
     heads: LedgerTopic

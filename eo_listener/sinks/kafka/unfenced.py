@@ -568,7 +568,10 @@ def _reason(kinds: Collection[Unexpected]) -> tuple[str, str]:
 
 @dataclass(kw_only=True)
 class UnfencedBatch:
-    """The `UnfencedClient` of one attempt. Only one thread may use it, and only once."""
+    """Makes the Kafka calls of one attempt to write a batch without transactions.
+
+    It implements `UnfencedClient`. Only one thread may use it, and only once.
+    """
 
     target: BatchTarget
     heads: LedgerTopic

@@ -166,7 +166,7 @@ class Lines:
         return self.until - self.start
 
     def text(self) -> memoryview:
-        """Return the lines end to end, as they lie in Arrow's buffer."""
+        """Return the lines as one view of Arrow's buffer, without copying them."""
         _, offsets, data = self.lines.buffers()
         if data is None:
             return memoryview(b"")

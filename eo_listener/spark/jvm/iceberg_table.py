@@ -430,7 +430,8 @@ class ChangedFiles(NamedTuple):
     def repeated(self, table: Any, behind: int) -> Any:
         """Return an uncommitted operation on `table` that repeats the changes.
 
-        The caller must know that the changes are still valid after the snapshots up to `behind`.
+        The caller must know that no snapshot up to the id `behind` has made the changes invalid:
+        Iceberg does not check these snapshots.
         """
         if self.with_deletes:
             # Without `validateFromSnapshot`, a replaced deletion vector is a conflict, and so is an

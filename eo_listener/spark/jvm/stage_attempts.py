@@ -59,7 +59,7 @@ def has_shuffle(frame: Any) -> bool:
 
 @contextmanager
 def tagged_jobs(session: SparkSession) -> Iterator[str]:
-    """Tag the jobs of the block, and yield the tag. Raises JvmError."""
+    """Tag the jobs of the `with` block, and yield the tag. Raises JvmError."""
     tag = f"eo-listener-{uuid.uuid4().hex}"
     with _tagged(session, tag):
         _run_empty_job(session)  # the oldest job: if the store still has this job, it has all jobs
@@ -79,7 +79,7 @@ def has_repeated(session: SparkSession, tag: str) -> bool:
 
 @contextmanager
 def refuse_repeated_stages(session: SparkSession) -> Iterator[None]:
-    """Raise RetriableSinkError if jobs of the block ran a map stage more than once."""
+    """Raise RetriableSinkError if jobs of the `with` block ran a map stage more than once."""
     with tagged_jobs(session) as tag:
         yield
     if has_repeated(session, tag):

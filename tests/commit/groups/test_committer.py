@@ -277,35 +277,25 @@ def test_unused_ones_are_given_back(
     assert house.opened.count(house.store(clusters[0])) == 2
 
 
-def test_a_fenced_one_is_given_back(
-    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("code", "kept"), [("_FENCED", False), ("UNKNOWN_MEMBER_ID", True)])
+def test_what_a_run_has_left_waiting(
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch, code: str, kept: bool
 ) -> None:
-    """Its run has ended, and nothing waits: the next run opens a client of its own."""
+    """What Kafka refuses is kept, and tried; a fenced client is closed, and another one opened."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
-    house.store().faults.append(failing("_FENCED"))
+    house.store().faults.append(failing(code))
     house.committer.offer(commit(5))
     assert not house.committer.flush(5.0)
     house.committer.set_used_clusters(())
-    until(lambda: not workers())
-    house.committer.offer(commit(6))
+    if kept:
+        time.sleep(0.3)
+        assert len(workers()) == 1
+        house.committer.retry_now([(str(K), "g")])
+    else:
+        until(lambda: not workers())
+        house.committer.offer(commit(6))
     assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 6
-
-
-def test_unconfirmed_ones_are_kept(
-    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What Kafka refuses is kept, and tried, though its run has ended long ago."""
-    monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
-    house.store().faults.append(failing("UNKNOWN_MEMBER_ID"))
-    house.committer.offer(commit(5))
-    assert not house.committer.flush(5.0)
-    house.committer.set_used_clusters(())
-    time.sleep(0.3)
-    assert len(workers()) == 1
-    house.committer.retry_now([(str(K), "g")])
-    assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 5
+    assert house.store().groups["g"][P0].offset == (5 if kept else 6)
 
 
 def test_ended_runs_feed_nothing(house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch) -> None:

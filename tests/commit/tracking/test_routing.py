@@ -400,18 +400,6 @@ class TestSettings:
             rules_of(template=group)
 
     @pytest.mark.parametrize(
-        ("groups", "text"),
-        [
-            *((wrong, "group_template") for wrong in ("my-group", {"my-group"}, ["q", "g"], None)),
-            *((wrong, "consumer group") for wrong in ({"q": None}, {"q": {"t": 5}})),
-        ],
-    )
-    def test_groups_that_are_no_mapping_of_names_are_refused(self, groups: Any, text: str) -> None:
-        """A single group for all is a template."""
-        with pytest.raises(SettingsError, match=text):
-            rules_of(groups)
-
-    @pytest.mark.parametrize(
         "template",
         ["{nosuch}", "{", "{}", "{query_name.x}", "{query_name!s}", "{topic:d}", "{topic}\x1b"],
     )
@@ -422,9 +410,8 @@ class TestSettings:
 
     def test_a_transactional_commit_needs_a_group_of_ascii(self) -> None:
         """librdkafka refuses any other, so it is refused where it is named, with the mode."""
-        for given in ({"groups": {"q": "grüße"}}, {"template": "grüße-{topic}"}):
-            with pytest.raises(SettingsError, match="mode='transactional'"):
-                GroupNames(only_ascii=True, **given)
+        with pytest.raises(SettingsError, match="mode='transactional'"):
+            GroupNames(only_ascii=True, template="grüße-{topic}")
         names = GroupNames(template="spark-{query_name}", only_ascii=True)
         route = GroupRouting(names=names).route(progress(T, name="grüße"), {0: options()})
         assert not route.commits
