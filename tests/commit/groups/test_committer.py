@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -48,15 +49,6 @@ def commit(
     return GroupOffsets(cluster=cluster, group=group, positions={tp: Position(offset=offset)})
 
 
-def hanging(release: threading.Event) -> Fault:
-    """A request that is held until `release` is set, and then let through."""
-
-    def hold(group: str, positions: Mapping[TopicPartition, Position]) -> None:
-        release.wait(10.0)
-
-    return hold
-
-
 def failing(code: str) -> Fault:
     """A request that fails for each of its partitions."""
     return lambda group, positions: dict.fromkeys(positions, code)
@@ -80,6 +72,25 @@ class RecordedCommitter:
 
     def store(self, cluster: Cluster = K) -> MemoryGroups:
         return self.stores.setdefault(cluster, MemoryGroups())
+
+    def hang(self) -> threading.Event:
+        """Hold the first request to cluster K until the event is set, and then let it through."""
+        release = threading.Event()
+
+        def hold(*_: object) -> None:
+            release.wait(10.0)
+
+        self.store().faults.append(hold)
+        return release
+
+    def commit(self, offer: GroupOffsets) -> bool:
+        """Return whether an offer is confirmed in a few seconds."""
+        self.committer.offer(offer)
+        return self.committer.flush(5.0)
+
+    def held(self, cluster: Cluster = K, group: str = "g") -> int:
+        """The offset that a group holds in its first partition."""
+        return self.store(cluster).groups[group][P0].offset
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -116,43 +127,35 @@ def test_a_flush_waits_for_the_observers() -> None:
 
 def test_an_offer_returns_at_once_while_kafka_hangs(house: RecordedCommitter) -> None:
     """A thousand offers to a cluster that does not answer take no time, and one request."""
-    release = threading.Event()
-    house.store().faults.append(hanging(release))
+    release = house.hang()
     started = time.monotonic()
     for offset in range(1000):
         house.committer.offer(commit(offset))
     assert time.monotonic() - started < 5.0
     release.set()
     assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 999
+    assert house.held() == 999
     assert house.store().requests <= 3
 
 
 def test_a_dead_cluster_does_not_hold_up_another(house: RecordedCommitter) -> None:
     """Each cluster has a thread and a client of its own."""
-    release = threading.Event()
-    house.store(K).faults.append(hanging(release))
-    house.committer.offer(commit(5, cluster=K))
+    release = house.hang()
+    house.committer.offer(commit(5))
     house.committer.offer(commit(7, cluster=OTHER))
     until(lambda: house.store(OTHER).history)
-    assert house.store(OTHER).groups["g"][P0].offset == 7
+    assert house.held(OTHER) == 7
     assert house.store(K).history == []
     release.set()
 
 
 def test_faults_of_every_kind_end_in_a_commit(house: RecordedCommitter) -> None:
     """Errors by partition, of the whole request, a missing answer and a crash are all retried."""
-
-    def whole(group: str, positions: Mapping[TopicPartition, Position]) -> None:
-        raise KafkaError("no answer", code="_TIMED_OUT")
-
-    def crash(group: str, positions: Mapping[TopicPartition, Position]) -> None:
-        raise RuntimeError("a bug in a client library")
-
+    whole = Mock(side_effect=KafkaError("no answer", code="_TIMED_OUT"))
+    crash = Mock(side_effect=RuntimeError("a bug in a client library"))
     house.store().faults.extend([whole, failing("NOT_COORDINATOR"), lambda group, at: {}, crash])
-    house.committer.offer(commit(5))
-    assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 5
+    assert house.commit(commit(5))
+    assert house.held() == 5
     assert [failed.code for failed in house.of(CommitFailed)] == [
         "_TIMED_OUT",
         "NOT_COORDINATOR",
@@ -172,8 +175,7 @@ def test_flush_gives_up_at_once_on_a_refusal(house: RecordedCommitter) -> None:
 
 def test_close_is_bounded_and_names_what_is_lost(house: RecordedCommitter) -> None:
     """Against a cluster that never answers, close ends in its time and says what stays behind."""
-    release = threading.Event()
-    house.store().faults.append(hanging(release))
+    release = house.hang()
     house.committer.offer(commit(5))
     started = time.monotonic()
     house.committer.close(0.5)
@@ -197,18 +199,15 @@ def test_nothing_after_a_close(house: RecordedCommitter, caplog: pytest.LogCaptu
     assert house.store().history == []
 
 
-def test_a_client_that_cannot_be_tended_stops_nothing(house: RecordedCommitter) -> None:
+def test_a_client_that_cannot_be_tended_stops_nothing(
+    house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error while polling the client leaves the thread alive and committing."""
-
-    class Untended(MemoryGroups):
-        def poll(self) -> None:
-            raise RuntimeError("a bug in a client library")
-
-    house.stores[K] = Untended()
+    crash = Mock(side_effect=RuntimeError("a bug in a client library"))
+    monkeypatch.setattr(MemoryGroups, "poll", crash)
     for offset in (5, 6):
-        house.committer.offer(commit(offset))
-        assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == 6
+        assert house.commit(commit(offset))
+    assert house.held() == 6
 
 
 def test_a_fault_of_ours_does_not_end_the_thread(
@@ -227,7 +226,7 @@ def test_a_fault_of_ours_does_not_end_the_thread(
     monkeypatch.setattr(GroupState, "on_snapshot", broken)
     house.committer.offer(commit(5))
     assert house.committer.flush(10.0)
-    assert house.store().groups["g"][P0].offset == 5
+    assert house.held() == 5
     (reported,) = house.of(InternalError)
     assert reported.problem == "RuntimeError"
     assert "a bug of ours" in caplog.text
@@ -247,7 +246,7 @@ def test_hanging_groups_keep_no_healthy_one_from_the_last_flush(house: RecordedC
     until(lambda: len(house.of(CommitFailed)) >= 3)
     house.committer.offer(commit(5, group="healthy"))
     house.committer.close(1.5)
-    assert house.store().groups["healthy"][P0].offset == 5
+    assert house.held(group="healthy") == 5
 
 
 def workers() -> list[threading.Thread]:
@@ -265,15 +264,13 @@ def test_unused_ones_are_given_back(
     ]
     for cluster in clusters:
         house.committer.offer(commit(5, cluster=cluster))
-        house.committer.offer(commit(5, cluster=OTHER))
-        assert house.committer.flush(5.0)
+        assert house.commit(commit(5, cluster=OTHER))
         house.committer.set_used_clusters([OTHER])
         until(lambda: len(workers()) <= 1)
         assert house.store(cluster).closed
     assert not house.store(OTHER).closed
-    house.committer.offer(commit(6, cluster=clusters[0]))
-    assert house.committer.flush(5.0)
-    assert house.store(clusters[0]).groups["g"][P0].offset == 6
+    assert house.commit(commit(6, cluster=clusters[0]))
+    assert house.held(clusters[0]) == 6
     assert house.opened.count(house.store(clusters[0])) == 2
 
 
@@ -284,8 +281,7 @@ def test_what_a_run_has_left_waiting(
     """What Kafka refuses is kept, and tried; a fenced client is closed, and another one opened."""
     monkeypatch.setattr(worker, "_POLL_INTERVAL", 0.01)
     house.store().faults.append(failing(code))
-    house.committer.offer(commit(5))
-    assert not house.committer.flush(5.0)
+    assert not house.commit(commit(5))
     house.committer.set_used_clusters(())
     if kept:
         time.sleep(0.3)
@@ -295,7 +291,7 @@ def test_what_a_run_has_left_waiting(
         until(lambda: not workers())
         house.committer.offer(commit(6))
     assert house.committer.flush(5.0)
-    assert house.store().groups["g"][P0].offset == (5 if kept else 6)
+    assert house.held() == (5 if kept else 6)
 
 
 def test_ended_runs_feed_nothing(house: RecordedCommitter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,10 +325,9 @@ def test_a_later_run_takes_the_group_back_before_it_is_read(house: RecordedCommi
     groups = house.stores[K] = Taken()
     groups.faults.append(failing("_FENCED"))
     for offset in (5, 6):
-        house.committer.offer(replace(commit(offset), owner="r1"))
-        assert not house.committer.flush(5.0)
+        assert not house.commit(replace(commit(offset), owner="r1"))
     house.committer.offer(replace(commit(7), owner="r2"))
     assert not told
     assert house.committer.flush(5.0)
     assert told == [("g", 1)]
-    assert groups.groups["g"][P0].offset == 7
+    assert house.held() == 7

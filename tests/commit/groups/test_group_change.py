@@ -9,6 +9,7 @@ from eo_listener.commit.groups.group_state import Positions
 from eo_listener.errors import SettingsError
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position, TopicPartition
+from tests.commit.positions import by, metadata_of
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, command="group seed")
@@ -40,9 +41,7 @@ def test_a_rewind_commits_what_goes_back_alone() -> None:
     change = planned({T0: 7, T1: 5, T2: 3, T3: 4}, rewinds=True)
     ((tp, position),) = change.positions().items()
     assert (tp, position.offset) == (T2, 3)
-    metadata = CommitMetadata.parse(position.metadata)
-    assert metadata is not None
-    assert metadata.rewound_from == 9
+    assert metadata_of(position).rewound_from == 9
 
 
 def test_a_rewind_of_a_group_without_offsets_is_refused() -> None:
@@ -75,9 +74,7 @@ def test_what_the_group_holds_afterwards_counts() -> None:
 
 def test_a_mark_of_the_guard_is_named() -> None:
     """It goes with the commit; where nothing is committed it stays."""
-    marked = CommitMetadata(name="q", query_id="1", run_id="2", batch_id=3, withheld=True)
-    mark = marked.text()
-    held = {T0: Position(offset=5, metadata=mark), T1: Position(offset=5, metadata=mark)}
+    held = dict.fromkeys((T0, T1), by(5, withheld=True))
     change = GroupChange.plan("g", held, {T0: 6, T1: 5}, AUTHOR, rewinds=False)
     assert change.marked() == (T0,)
 

@@ -31,10 +31,10 @@ from eo_listener.events import (
     Refusal,
     TopicRecreated,
 )
-from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.kafka_errors import explain
 from eo_listener.model.protocols import GroupSnapshot
 from eo_listener.offsets import Offsets, Position, TopicPartition
+from tests.commit.positions import by, metadata_of
 
 K = Cluster.from_properties({"bootstrap.servers": "k:9092"})
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -42,28 +42,31 @@ _Kind = TypeVar("_Kind", bound=Event)
 RETRY = Backoff(first=1.0, longest=8.0, refused_first=4.0)
 
 
-def by(offset: int, *, query: str = "q1", run: str = "r1", batch: int = 0) -> Position:
-    """A position with the metadata of a run."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch)
-    return Position(offset=offset, metadata=metadata.text())
-
-
 def commit_of(positions: Mapping[TopicPartition, Position], **how: Any) -> GroupOffsets:
     """Positions of the run that the first of them names, for its group."""
-    metadata = CommitMetadata.parse(next(iter(positions.values())).metadata)
-    assert metadata is not None
-    owner = metadata.run_id
+    owner = metadata_of(next(iter(positions.values()))).run_id
     return GroupOffsets(cluster=K, group="g", positions=positions, owner=owner, **how)
 
 
 class Kafka:
     """A group and a topic of two partitions, as snapshots show them."""
 
-    def __init__(self, *, end: int = 1000, topic_id: str = "id1") -> None:
+    def __init__(
+        self,
+        *,
+        end: int = 10**6,
+        topic_id: str = "id1",
+        partitions: Iterable[TopicPartition] = (P0, P1),
+    ) -> None:
         self.held: dict[TopicPartition, Position] = {}
-        self.ends = {P0: end, P1: end}
+        self.ends = dict.fromkeys(partitions, end)
         self.topic_id = topic_id
         self.refused: dict[str, str] = {}
+
+    def recreate(self, topic_id: str) -> None:
+        """Give the topic another id; with the old topic the group's offsets are gone."""
+        self.topic_id = topic_id
+        self.held.clear()
 
     def snapshot(self, partitions: Iterable[TopicPartition]) -> GroupSnapshot:
         """What a snapshot shows now."""
@@ -120,9 +123,21 @@ class GroupWithKafka(GroupState):
         self.shown(request, now)
         return request
 
-    def unread(self, now: float) -> None:
-        """Take the snapshot that is due now, and let it time out."""
-        self.reported += self.on_snapshot_failed(self.look(now), "_TIMED_OUT", now)
+    def offer_and_compare(
+        self, now: float, positions: Mapping[TopicPartition, Position], **how: Any
+    ) -> SnapshotRequest:
+        """Offer positions, and answer the snapshot that is due then."""
+        self.offer(positions, **how)
+        return self.compare(now)
+
+    def offer_and_repeat(self, now: float, positions: Mapping[TopicPartition, Position]) -> None:
+        """Offer positions, compare what is due, send it, and let it land."""
+        self.offer(positions)
+        self.repeat(now)
+
+    def unread(self, now: float, code: str = "_TIMED_OUT") -> None:
+        """Take the snapshot that is due now, and let it fail."""
+        self.reported += self.on_snapshot_failed(self.look(now), code, now)
 
     def send(self, now: float) -> CommitRequest:
         """Take the commit that is due now."""
@@ -170,10 +185,18 @@ class GroupWithKafka(GroupState):
         return event
 
 
+def newly_committed(
+    offset: int, kafka: Kafka | None = None, policy: Policy | None = None
+) -> GroupWithKafka:
+    """A group that committed this offset at 0."""
+    group_state = GroupWithKafka(kafka, policy)
+    group_state.commit({P0: by(offset)}, 0.0)
+    return group_state
+
+
 def seasoned(kafka: Kafka | None = None, policy: Policy | None = None) -> GroupWithKafka:
     """A group that committed 5 long ago, and nobody else has; its last snapshot is of 60."""
-    group_state = GroupWithKafka(kafka, policy)
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5, kafka, policy)
     group_state.repeat(60.0)
     assert group_state.next_try() is None
     group_state.take()
@@ -251,8 +274,7 @@ def test_a_snapshot_that_shows_nothing_to_send_ends_the_minute() -> None:
 
 def test_a_repeat_waits_for_its_snapshot() -> None:
     """Where the snapshot before a repeat fails, nothing is sent without it."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5)
     snapshot = group_state.look(61.0)
     group_state.take()
     group_state.reported += group_state.on_snapshot_failed(snapshot, "_TIMED_OUT", 65.0)
@@ -264,8 +286,7 @@ def test_a_repeat_waits_for_its_snapshot() -> None:
 @pytest.mark.parametrize("obstacle", ["a topic that is gone", "a higher offset", "a log's end"])
 def test_a_repeat_does_not_go_where_its_snapshot_shows_an_obstacle(obstacle: str) -> None:
     """Nothing is taken back, and nothing turns on the spot."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5)
     match obstacle:
         case "a topic that is gone":
             del group_state.kafka.ends[P0]
@@ -281,8 +302,7 @@ def test_a_repeat_does_not_go_where_its_snapshot_shows_an_obstacle(obstacle: str
 
 def test_a_log_truncated_under_a_confirmed_offset_is_reported() -> None:
     """By each snapshot; it is committed again when the log has grown to it."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5)
     group_state.kafka.ends[P0] = 2
     group_state.compare(60.0)  # to repeat it
     (refused,) = group_state.of(CommitRefused)
@@ -302,8 +322,7 @@ def test_a_recommit_hides_no_loss() -> None:
     """However recent the last snapshot is, what is gone is reported before it is recommitted."""
     group_state = seasoned()
     group_state.kafka.held.clear()
-    group_state.offer({P0: by(5)}, recommit=True)
-    group_state.compare(61.0)
+    group_state.offer_and_compare(61.0, {P0: by(5)}, recommit=True)
     assert group_state.only(GroupOffsetsMissing).offsets == {P0: 5}
     group_state.confirm(group_state.send(61.0), 61.0)
     assert group_state.kafka.held == {P0: by(5)}
@@ -339,10 +358,8 @@ def test_a_mark_for_what_lies_beyond_the_log_end_is_refused() -> None:
 
 def test_a_foreign_commit_with_a_mark_below_stops_the_commits() -> None:
     """Another run's mark below what was confirmed here is taken up, and named."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    marked = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
-    group_state.kafka.held[P0] = Position(offset=3, metadata=marked.text())
+    group_state = newly_committed(5)
+    group_state.kafka.held[P0] = by(3, run="r0", withheld=True)
     group_state.compare(60.0)
     assert Refusal.WITHHELD_BEFORE in [event.refusal for event in group_state.of(CommitRefused)]
 
@@ -361,21 +378,18 @@ def test_a_rewind_is_declared_whatever_is_offered_before_it_is_sent(
     """Whatever takes the group back says so in its metadata, however many offers were merged."""
     group_state = GroupWithKafka(policy=Policy(on_rewind=OnRewind.ALLOW))
     group_state.kafka.held[P0] = by(94, run="r0")
-    group_state.offer({P0: by(2)})
-    group_state.compare(0.0)
+    group_state.offer_and_compare(0.0, {P0: by(2)})
     group_state.offer({P0: then}, recommit=recommit)
     sent = group_state.send(0.0).positions[P0]
-    metadata, offered = CommitMetadata.parse(sent.metadata), CommitMetadata.parse(then.metadata)
-    assert metadata is not None
+    metadata = metadata_of(sent)
     assert (sent.offset, metadata.rewound_from) == (then.offset, rewound_from)
-    assert replace(metadata, rewound_from=None) == offered
+    assert replace(metadata, rewound_from=None) == metadata_of(then)
 
 
 def test_an_earlier_mark_holds_where_the_guard_withholds_again() -> None:
     """A second violation does not take the group past the first one, which nobody accepted."""
     group_state = GroupWithKafka()
-    earlier = CommitMetadata(name="q", query_id="q1", run_id="r0", batch_id=0, withheld=True)
-    group_state.kafka.held[P0] = Position(offset=3, metadata=earlier.text())
+    group_state.kafka.held[P0] = by(3, run="r0", withheld=True)
     group_state.offer({P0: by(8)})
     group_state.withhold({P0: by(9)})
     group_state.compare(0.0)
@@ -402,8 +416,7 @@ def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
     group_state = seasoned()
     group_state.offer({P0: by(6)})
     if by_look:
-        snapshot = group_state.look(200.0)
-        group_state.reported += group_state.on_snapshot_failed(snapshot, "_FENCED", 200.0)
+        group_state.unread(200.0, "_FENCED")
     else:
         group_state.fail(group_state.send(70.0), "_FENCED", 70.0)
     event = group_state.only(CommitterFenced)
@@ -416,12 +429,11 @@ def test_a_fenced_group_gives_up_for_good(by_look: bool) -> None:
 
 def test_a_topic_that_is_refused_holds_up_no_other() -> None:
     """Its partitions alone wait, with its error; when it may be seen it is committed too."""
-    other, kafka = TopicPartition("u", 0), Kafka()
-    kafka.ends[other] = 1000
+    other = TopicPartition("u", 0)
+    kafka = Kafka(partitions=(P0, P1, other))
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
     group_state = GroupWithKafka(kafka)
-    group_state.offer({P0: by(5), P1: by(6), other: by(7)})
-    group_state.compare(0.0)
+    group_state.offer_and_compare(0.0, {P0: by(5), P1: by(6), other: by(7)})
     failed = group_state.only(CommitFailed)
     assert failed.errors == dict.fromkeys((P0, P1), "TOPIC_AUTHORIZATION_FAILED")
     assert failed.refused
@@ -441,8 +453,7 @@ def test_each_error_of_a_snapshot_is_reported_by_itself() -> None:
     gone, kafka = TopicPartition("u", 0), Kafka()
     kafka.refused = {"t": "TOPIC_AUTHORIZATION_FAILED"}
     group_state = GroupWithKafka(kafka)
-    group_state.offer({P0: by(5), gone: by(7)})
-    group_state.compare(0.0)
+    group_state.offer_and_compare(0.0, {P0: by(5), gone: by(7)})
     codes = {one.code: set(one.errors) for one in group_state.of(CommitFailed)}
     assert codes == {"TOPIC_AUTHORIZATION_FAILED": {P0}, "UNKNOWN_TOPIC_OR_PART": {gone}}
 
@@ -454,9 +465,7 @@ def many(number: int, topic: str = "t") -> dict[TopicPartition, Position]:
 
 def wide(number: int, *, refused_over: int | None = None) -> tuple[GroupWithKafka, list[int]]:
     """A group of so many partitions, served to the end; the sizes of commits, and -snapshots."""
-    kafka = Kafka()
-    kafka.ends = dict.fromkeys(many(number), 10**6)
-    group_state, sizes = GroupWithKafka(kafka), []
+    group_state, sizes = GroupWithKafka(Kafka(partitions=many(number))), []
     group_state.offer(many(number))
     for now in range(10_000):
         request = group_state.next(float(now))
@@ -489,11 +498,8 @@ def test_long_names_make_smaller_parts() -> None:
     names = ["x" * 249, "y" * 249]
     wanted = many(900, names[0]) | many(900, names[1])
     for length, offered in ((1000, wanted), (600_000, {P0: by(5), P1: by(5)})):
-        kafka = Kafka()
-        kafka.ends = dict.fromkeys(offered, 10**6)
-        group_state = GroupWithKafka(kafka, group="g" * length)
-        group_state.offer(offered)
-        group_state.compare(0.0)
+        group_state = GroupWithKafka(Kafka(partitions=offered), group="g" * length)
+        group_state.offer_and_compare(0.0, offered)
         size = len(group_state.send(0.0).positions)
         assert 300 < size < 500_000 / 1249 if length == 1000 else size == 1
 
@@ -529,10 +535,8 @@ def test_a_part_costs_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
     """However many of them there are, what waits for a snapshot is read first."""
-    kafka = Kafka()
     gone = many(SNAPSHOT_PARTITIONS + 10, "a")
-    kafka.ends = dict.fromkeys(gone, 10**6)
-    group_state = GroupWithKafka(kafka)
+    group_state = GroupWithKafka(Kafka(partitions=gone))
     group_state.offer(gone)
     for now in (0.0, 61.0):
         while (request := group_state.next(now)) is not None:
@@ -540,9 +544,8 @@ def test_partitions_that_are_gone_do_not_keep_a_snapshot_from_others() -> None:
                 group_state.shown(request, now)
             else:
                 group_state.confirm(request, now)
-    kafka.ends = {P0: 1000}
-    group_state.offer({P0: by(5)})
-    request = group_state.compare(200.0)
+    group_state.kafka.ends = {P0: 1000}
+    request = group_state.offer_and_compare(200.0, {P0: by(5)})
     assert request.partitions[0] == P0
     assert len(request.partitions) == SNAPSHOT_PARTITIONS
     assert group_state.send(200.0).positions.keys() == {P0}
@@ -552,8 +555,7 @@ def test_an_idle_partition_that_vanished_comes_back_too() -> None:
     """A snapshot for one partition shows that another is gone from the group: both are sent."""
     group_state = seasoned()
     group_state.kafka.held.clear()
-    group_state.offer({P1: by(7)})
-    assert set(group_state.compare(120.0).partitions) == {P0, P1}
+    assert set(group_state.offer_and_compare(120.0, {P1: by(7)}).partitions) == {P0, P1}
     (vanished,) = group_state.of(GroupOffsetsMissing)
     assert vanished.offsets == {P0: 5}
     assert group_state.send(120.0).positions == {P0: by(5), P1: by(7)}
@@ -575,11 +577,9 @@ def test_an_idle_partition_that_is_refused_is_checked_until_it_can_go() -> None:
 
 def test_an_idle_partition_that_is_gone_is_no_failure() -> None:
     """A deleted topic with nothing to commit is not reported, snapshot after snapshot."""
-    kafka = Kafka()
-    group_state = seasoned(kafka)
-    del kafka.ends[P0]
-    group_state.offer({P1: by(7)})
-    group_state.compare(130.0)
+    group_state = seasoned()
+    del group_state.kafka.ends[P0]
+    group_state.offer_and_compare(130.0, {P1: by(7)})
     assert group_state.take() == []
     group_state.confirm(group_state.send(130.0), 130.0)
     assert group_state.complete()
@@ -596,11 +596,9 @@ def test_a_loss_is_checked_for_where_there_is_nothing_to_commit() -> None:
 
 def test_what_failed_goes_behind_what_waits() -> None:
     """A part that fails again and again does not keep the rest from its turn."""
-    kafka, wanted = Kafka(), many(MAX_PART + 10)
-    kafka.ends = dict.fromkeys(wanted, 10**6)
-    group_state = GroupWithKafka(kafka)
-    group_state.offer(wanted)
-    group_state.compare(0.0)
+    wanted = many(MAX_PART + 10)
+    group_state = GroupWithKafka(Kafka(partitions=wanted))
+    group_state.offer_and_compare(0.0, wanted)
     first = group_state.send(0.0)
     group_state.fail(first, "NOT_COORDINATOR", 0.0)
     group_state.compare(100.0)
@@ -613,8 +611,7 @@ def test_what_is_held_back_is_not_complete() -> None:
     """Nothing is left to be sent, yet the group does not stand where the query does."""
     refused = GroupWithKafka()
     refused.kafka.held[P0] = by(8, run="r0")
-    refused.offer({P0: by(5), P1: by(5)})
-    refused.compare(0.0)
+    refused.offer_and_compare(0.0, {P0: by(5), P1: by(5)})
     refused.confirm(refused.send(0.0), 0.0)
     withheld = seasoned()
     withheld.withhold({P0: by(9)})
@@ -643,8 +640,7 @@ def test_one_request_at_a_time_is_out() -> None:
 
 def test_repeats_come_in_the_order_of_their_times() -> None:
     """One that is put off by a new doubt does not hide those that are due before it."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5)
     group_state.commit({P1: by(5)}, 10.0)
     group_state.offer({P0: by(6)})
     group_state.fail(group_state.send(15.0), "_TIMED_OUT", 15.0)
@@ -657,12 +653,9 @@ def test_repeats_come_in_the_order_of_their_times() -> None:
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_observers_hear_what_a_sink_has_committed(ahead: int) -> None:
     """The group holds it, so it counts as committed; the batch in doubt does not yet."""
-    kafka = Kafka()
-    group_state = GroupWithKafka(kafka)
-    written = CommitMetadata(name="q", query_id="q1", run_id="r1", batch_id=0, by_sink=True)
-    kafka.held[P0] = Position(offset=5 + ahead, metadata=written.text())
-    group_state.offer({P0: by(5)})
-    group_state.compare(0.0)
+    group_state = GroupWithKafka()
+    group_state.kafka.held[P0] = by(5 + ahead, by_sink=True)
+    group_state.offer_and_compare(0.0, {P0: by(5)})
     assert group_state.only(Committed).offsets == {P0: 5}
     assert group_state.next(0.0) is None
     assert group_state.complete()
@@ -677,8 +670,7 @@ def test_a_position_of_an_ended_run_gives_way(query: str) -> None:
     group_state = GroupWithKafka()
     group_state.offer({P0: by(100)})
     group_state.end_run("r1")
-    group_state.offer({P0: by(10, query=query, run="r2")})
-    group_state.repeat(0.0)
+    group_state.offer_and_repeat(0.0, {P0: by(10, query=query, run="r2")})
     assert group_state.kafka.held == {P0: by(10, query=query, run="r2")}
 
 
@@ -689,8 +681,7 @@ def test_a_position_of_a_live_rival_does_not_give_way() -> None:
     group_state.offer({P0: by(10, query="q2", run="r2")}, rivals=[P0])
     assert group_state.waiting() == {P0: 100}
     group_state.repeat(0.0)
-    group_state.offer({P0: by(20, query="q2", run="r2")}, rivals=[P0])
-    group_state.compare(1.0)
+    group_state.offer_and_compare(1.0, {P0: by(20, query="q2", run="r2")}, rivals=[P0])
     (refused,) = group_state.of(CommitRefused)
     assert (refused.offsets, refused.obstacles) == (Offsets({P0: 20}), Offsets({P0: 100}))
 
@@ -699,13 +690,11 @@ def test_a_refused_position_of_an_ended_run_is_given_up() -> None:
     """The group is taken back on purpose later: the dead run does not move it again."""
     group_state = GroupWithKafka()
     group_state.kafka.held[P0] = by(200, query="q2", run="r2")
-    group_state.offer({P0: by(100)})
-    group_state.compare(0.0)
+    group_state.offer_and_compare(0.0, {P0: by(100)})
     group_state.end_run("r1")
     assert group_state.next_try() is None
     assert not group_state.complete()  # until a later run is where the group is
-    group_state.offer({P0: by(200, query="q2", run="r2")})
-    group_state.repeat(1.0)
+    group_state.offer_and_repeat(1.0, {P0: by(200, query="q2", run="r2")})
     assert group_state.complete()
     group_state = GroupWithKafka(group_state.kafka)  # it ends before the group was read
     group_state.offer({P0: by(100)})
@@ -727,19 +716,15 @@ def test_the_next_run_meets_the_obstacle_again(early: bool) -> None:
     group_state.compare(0.0)
     if not early:
         group_state.end_run("r1")
-    group_state.offer({P0: by(20, run="r3")})
-    group_state.compare(0.1)
+    group_state.offer_and_compare(0.1, {P0: by(20, run="r3")})
     assert len(group_state.of(CommitRefused)) == 2
     assert group_state.kafka.held[P0].offset == 200
 
 
-REWOUND = CommitMetadata(
-    name="q", query_id="q1", run_id="cmd", batch_id=3, rewound_from=100, command="group rewind"
-)
 LATER = [  # commits that no run of q1 made
     by(30, query="q2", run="r2"),
     Position(offset=30, metadata=""),
-    Position(offset=30, metadata=REWOUND.text()),
+    by(30, run="cmd", batch=3, rewound_from=100, command="group rewind"),
 ]
 
 
@@ -760,8 +745,7 @@ def test_an_ended_run_takes_the_group_from_nobody(how: str, later: Position) -> 
     group_state.compare(60.0)
     assert group_state.next_try() is None
     assert not group_state.complete()  # until a later run is where the group is
-    group_state.offer({P0: by(120, run="r3")})
-    group_state.repeat(61.0)
+    group_state.offer_and_repeat(61.0, {P0: by(120, run="r3")})
     assert group_state.complete()
 
 
@@ -771,8 +755,7 @@ def test_the_first_commit_of_an_ended_run_takes_nobody_back(held: Position) -> N
 
     A command names the query whose group it moves back; it is no late request of that query.
     """
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(100)}, 0.0)
+    group_state = newly_committed(100)
     group_state.end_run("r1")
     group_state.kafka.held[P0] = held
     group_state.compare(60.0)
@@ -800,8 +783,7 @@ def test_an_ended_run_still_commits_its_last_offset(earlier: Position | None, re
 
 def test_a_query_that_runs_again_is_live() -> None:
     """What its run before has confirmed is its own: an offset that vanished is sent again."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(100)}, 0.0)
+    group_state = newly_committed(100)
     group_state.end_run("r1")
     group_state.offer({P0: by(100, run="r2")})
     del group_state.kafka.held[P0]
@@ -813,8 +795,7 @@ def test_a_query_that_runs_again_is_live() -> None:
 def test_an_ended_run_is_still_checked_against_a_log_that_ends_too_early() -> None:
     """A new leader may show an old end for a moment."""
     group_state = GroupWithKafka(Kafka(end=50))
-    group_state.offer({P0: by(100)})
-    group_state.compare(0.0)
+    group_state.offer_and_compare(0.0, {P0: by(100)})
     group_state.end_run("r1")
     assert group_state.of(CommitRefused)
     group_state.compare(60.0)
@@ -827,8 +808,7 @@ def test_an_ended_run_is_still_checked_against_a_log_that_ends_too_early() -> No
 def test_a_lower_offset_is_judged_by_the_group() -> None:
     """The group still has the higher one: no success. If it has lost it, the lower one is sent."""
     group_state = seasoned()
-    group_state.offer({P0: by(3, query="q2", run="r2")})
-    group_state.compare(70.0)
+    group_state.offer_and_compare(70.0, {P0: by(3, query="q2", run="r2")})
     (refused,) = group_state.of(CommitRefused)
     assert (refused.refusal, refused.offsets) == (Refusal.BELOW_GROUP, Offsets({P0: 3}))
     assert not group_state.complete()
@@ -837,8 +817,7 @@ def test_a_lower_offset_is_judged_by_the_group() -> None:
     assert group_state.complete()
     group_state.end_run("r2")
     group_state.kafka.held.clear()
-    group_state.offer({P0: by(4, query="q3", run="r3")})
-    group_state.repeat(80.0)
+    group_state.offer_and_repeat(80.0, {P0: by(4, query="q3", run="r3")})
     assert group_state.kafka.held == {P0: by(4, query="q3", run="r3")}
 
 
@@ -863,9 +842,7 @@ def test_a_lower_offset_of_the_next_query_does_not_go_over_a_late_answer(
         assert group_state.next(71.0) is None
         return
     sent = group_state.send(71.0).positions[P0]
-    metadata = CommitMetadata.parse(sent.metadata)
-    assert metadata is not None
-    assert (sent.offset, metadata.rewound_from) == (10, 100)
+    assert (sent.offset, metadata_of(sent).rewound_from) == (10, 100)
 
 
 @pytest.mark.parametrize("state", ["waits", "is under way", "is beyond the log's end"])
@@ -903,8 +880,7 @@ def test_a_later_run_takes_a_fenced_group_back() -> None:
     assert group_state.next(80.0) is None
     assert not group_state.complete()
     group_state.end_run("r1")
-    group_state.offer({P0: by(7, run="r2")})
-    assert group_state.compare(90.0).takes_over
+    assert group_state.offer_and_compare(90.0, {P0: by(7, run="r2")}).takes_over
     group_state.confirm(group_state.send(90.0), 90.0)
     assert group_state.complete()
     group_state.offer({P0: by(8, run="r2")})
@@ -919,8 +895,7 @@ def test_a_new_run_that_finds_the_group_taken_takes_it_back_once() -> None:
     group_state = seasoned()
     group_state.end_run("r1")
     group_state.kafka.held[P0] = by(6, run="elsewhere")
-    group_state.offer({P0: by(7, run="r2")})
-    group_state.compare(200.0)
+    group_state.offer_and_compare(200.0, {P0: by(7, run="r2")})
     group_state.take()
     fenced(group_state, 200.0)
     assert group_state.take() == []
@@ -948,8 +923,7 @@ def test_two_new_drivers_do_not_take_a_group_from_each_other_for_ever() -> None:
     """Whoever is fenced at its first commit of all has a successor, and stops."""
     group_state = GroupWithKafka()
     group_state.offer({P0: by(5)})
-    snapshot = group_state.look(0.0)
-    group_state.reported += group_state.on_snapshot_failed(snapshot, "_FENCED", 0.0)
+    group_state.unread(0.0, "_FENCED")
     assert group_state.of(CommitterFenced)
     assert group_state.next(0.0) is None
 
@@ -960,10 +934,8 @@ def test_of_a_hundred_runs_nothing_is_kept() -> None:
     for number in range(100):
         now, run = 1000.0 * (number + 1), f"r{number + 2}"
         group_state.end_run(f"r{number + 1}")
-        group_state.kafka.topic_id = f"id{number}"
-        group_state.kafka.held.clear()
-        group_state.offer({P0: by(number, query=f"q{number}", run=run)})
-        group_state.compare(now)
+        group_state.kafka.recreate(f"id{number}")
+        group_state.offer_and_compare(now, {P0: by(number, query=f"q{number}", run=run)})
         fenced(group_state, now)
         group_state.repeat(now)
         assert group_state.kafka.held == {P0: by(number, query=f"q{number}", run=run)}
@@ -979,10 +951,8 @@ def test_of_a_hundred_runs_nothing_is_kept() -> None:
 def recreated() -> GroupWithKafka:
     """A group whose topic was recreated under its run r1."""
     group_state = seasoned()
-    group_state.kafka.topic_id = "id2"
-    group_state.kafka.held.clear()
-    group_state.offer({P0: by(6)})
-    group_state.compare(200.0)
+    group_state.kafka.recreate("id2")
+    group_state.offer_and_compare(200.0, {P0: by(6)})
     group_state.only(TopicRecreated)
     return group_state
 
@@ -990,8 +960,7 @@ def recreated() -> GroupWithKafka:
 def test_a_later_run_is_committed_to_the_new_topic() -> None:
     """Whichever query; the run of the old topic is not, and neither are its late events."""
     group_state = recreated()
-    group_state.offer({P0: by(2, query="q2", run="r2")})
-    group_state.repeat(201.0)
+    group_state.offer_and_repeat(201.0, {P0: by(2, query="q2", run="r2")})
     group_state.offer({P0: by(7), P1: by(7)})
     assert group_state.next(250.0) is None
     assert not group_state.complete()
@@ -1006,13 +975,11 @@ def test_a_topic_recreated_twice_is_reported_twice() -> None:
     """The run that read the second topic hears of the third."""
     group_state = recreated()
     group_state.end_run("r1")
-    group_state.offer({P0: by(2, run="r2")})
-    group_state.repeat(201.0)
+    group_state.offer_and_repeat(201.0, {P0: by(2, run="r2")})
     group_state.repeat(270.0)
     group_state.take()
     group_state.kafka.topic_id = "id3"
-    group_state.offer({P0: by(3, run="r2")})
-    group_state.compare(400.0)
+    group_state.offer_and_compare(400.0, {P0: by(3, run="r2")})
     assert group_state.only(TopicRecreated).offsets == Offsets({P0: 3})
 
 
@@ -1020,10 +987,8 @@ def test_a_run_whose_first_look_shows_the_new_topic_is_no_part_of_the_old_one() 
     """No run was there when the topic was recreated: no event, and the offset is sent."""
     group_state = seasoned()
     group_state.end_run("r1")
-    group_state.kafka.topic_id = "id2"
-    group_state.kafka.held.clear()
-    group_state.offer({P0: by(2, query="q2", run="r2")})
-    group_state.repeat(200.0)
+    group_state.kafka.recreate("id2")
+    group_state.offer_and_repeat(200.0, {P0: by(2, query="q2", run="r2")})
     assert group_state.kafka.held == {P0: by(2, query="q2", run="r2")}
     assert not group_state.of(TopicRecreated)
 
@@ -1031,11 +996,9 @@ def test_a_run_whose_first_look_shows_the_new_topic_is_no_part_of_the_old_one() 
 def test_a_run_that_began_since_the_last_look_goes_on_beside_one_that_is_stopped() -> None:
     """The old topic was last seen before its first offer."""
     group_state = seasoned()
-    group_state.kafka.topic_id = "id2"
-    group_state.kafka.held.clear()
+    group_state.kafka.recreate("id2")
     group_state.offer({P0: by(6), P1: by(6)})
-    group_state.offer({P1: by(2, query="q2", run="r2")})
-    group_state.repeat(200.0)
+    group_state.offer_and_repeat(200.0, {P1: by(2, query="q2", run="r2")})
     (event,) = group_state.of(TopicRecreated)
     assert event.offsets == Offsets({P0: 6})
     assert group_state.kafka.held == {P1: by(2, query="q2", run="r2")}
@@ -1043,11 +1006,9 @@ def test_a_run_that_began_since_the_last_look_goes_on_beside_one_that_is_stopped
 
 def test_one_stale_id_stops_no_query() -> None:
     """The first look was answered by a broker that lagged behind: the commit is still there."""
-    group_state = GroupWithKafka(Kafka(topic_id="the one before"))
-    group_state.commit({P0: by(5)}, 0.0)
+    group_state = newly_committed(5, Kafka(topic_id="the one before"))
     group_state.kafka.topic_id = "id1"
-    group_state.offer({P0: by(6)})
-    group_state.repeat(1.0)  # before its second commit the id is read again
+    group_state.offer_and_repeat(1.0, {P0: by(6)})  # before its second commit the id is read again
     group_state.commit({P0: by(7)}, 2.0)
     assert group_state.kafka.held == {P0: by(7)}
     assert not group_state.of(TopicRecreated)
@@ -1058,11 +1019,8 @@ def test_one_stale_id_stops_no_query() -> None:
 
 def test_an_id_that_was_seen_once_does_not_hide_that_the_topic_was_recreated() -> None:
     """With the topic the offset is gone from the group."""
-    group_state = GroupWithKafka()
-    group_state.commit({P0: by(5)}, 0.0)
-    group_state.kafka.topic_id = "id2"
-    group_state.kafka.held.clear()
-    group_state.offer({P0: by(6)})
-    group_state.compare(1.0)
+    group_state = newly_committed(5)
+    group_state.kafka.recreate("id2")
+    group_state.offer_and_compare(1.0, {P0: by(6)})
     assert group_state.of(TopicRecreated)
     assert group_state.next(1.0) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from eo_listener.commit.groups.partition_state import (
@@ -13,27 +15,17 @@ from eo_listener.commit.groups.policy import OnRewind, Policy
 from eo_listener.events import Refusal
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.offsets import Position
+from tests.commit.positions import by, metadata_of
 
 REFUSE, ALLOW = Policy(), Policy(on_rewind=OnRewind.ALLOW)
 END = 100
 
 
-def by(offset: int, run: str = "r1", query: str = "q1") -> Position:
-    """A position with the metadata of a run."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=0)
-    return Position(offset=offset, metadata=metadata.text())
+marked = partial(by, run="r0", withheld=True)
+"""What the guard of another run has left."""
 
-
-def marked(offset: int, run: str = "r0") -> Position:
-    """What the guard of another run has left."""
-    metadata = CommitMetadata(name="q", query_id="q1", run_id=run, batch_id=0, withheld=True)
-    return Position(offset=offset, metadata=metadata.text())
-
-
-def by_sink(offset: int, run: str = "r1", query: str = "q1", batch: int = 0) -> Position:
-    """What a sink has committed in the transaction of a batch."""
-    metadata = CommitMetadata(name="q", query_id=query, run_id=run, batch_id=batch, by_sink=True)
-    return Position(offset=offset, metadata=metadata.text())
+by_sink = partial(by, by_sink=True)
+"""What a sink has committed in the transaction of a batch."""
 
 
 def fresh(offset: int) -> PartitionState:
@@ -55,9 +47,7 @@ def sent(state: PartitionState, now: float = 0.0) -> tuple[int, CommitMetadata]:
     """The offset that is to be sent now, and its metadata."""
     position = state.sendable(now)
     assert position is not None
-    metadata = CommitMetadata.parse(position.metadata)
-    assert metadata is not None
-    return position.offset, metadata
+    return position.offset, metadata_of(position)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from eo_listener.commit.tracking.tracker import Moment, QueryTracker
 from eo_listener.events import Event, GuardViolation, Observers, ViolationKind
 from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.progress import Progress, SourceProgress
-from eo_listener.model.protocols import LivePosition
+from eo_listener.model.protocols import LivePosition, QueryMode
 from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.testing import MemoryGroups, MemoryQueries
 
@@ -52,9 +52,18 @@ class MemoryTracking:
             self.buffer.add(one)
         return self.serve(now)
 
+    def answer(self, mode: QueryMode, durable: LivePosition) -> None:
+        """Let the run r1 be of this mode, and have made this position durable."""
+        self.queries.modes["r1"] = mode
+        self.queries.positions["r1"] = durable
+
+    def begin(self, run: str, name: str | None = None, query: str = "q1") -> None:
+        """Let the start of a run be told."""
+        self.buffer.add(Started(query_id=query, run_id=run, name=name))
+
     def start(self, now: float, run: str, *, query: str = "q1", name: str | None = None) -> bool:
         """Let the start of a run be told, then serve."""
-        self.buffer.add(Started(query_id=query, run_id=run, name=name))
+        self.begin(run, name, query)
         return self.serve(now)
 
     def end(self, now: float, *runs: str) -> bool:

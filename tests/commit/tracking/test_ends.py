@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
 from eo_listener.commit.groups.policy import OnRewind
-from eo_listener.commit.tracking.event_buffer import Ended, Started
+from eo_listener.commit.tracking.event_buffer import Ended
 from eo_listener.commit.tracking.query_run import QueryRun
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -16,9 +17,9 @@ from eo_listener.events import (
     RunGroupsChanged,
     SourceIgnored,
 )
-from eo_listener.model.commit_metadata import CommitMetadata
 from eo_listener.model.protocols import LivePosition
 from eo_listener.testing import MemoryQueries
+from tests.commit.positions import metadata_of
 from tests.commit.tracking.memory_tracking import (
     HOUR,
     OPTIONS,
@@ -70,11 +71,8 @@ def test_flush_ends_what_is_over(tracking: MemoryTracking) -> None:
 
 def test_unknown_is_not_ended(tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown is not ended: in a client of Spark Connect no query can be asked."""
-
-    def unknown(query_id: str, run_id: str) -> bool:
-        raise JvmError("it runs elsewhere")
-
-    monkeypatch.setattr(tracking.queries, "has_ended", unknown)
+    unknown = JvmError("it runs elsewhere")
+    monkeypatch.setattr(tracking.queries, "has_ended", Mock(side_effect=unknown))
     tracking.hear(0.0, event(0, None, 10), event(0, None, 50, run="r2", query="q2"))
     tracking.pass_until(2 * HOUR)
     assert tracking.held == 10
@@ -106,7 +104,7 @@ def restarted(tracking: MemoryTracking, ended: LivePosition, begun: LivePosition
     """A run is over, and its successor has begun; nobody was told of the end."""
     tracking.queries.positions |= {"r1": ended, "r2": begun}
     tracking.queries.ended_runs.add("r1")
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
+    tracking.begin("r2")
     tracking.pass_until(20.0, since=12.0)
 
 
@@ -164,7 +162,7 @@ def test_an_event_of_a_run_that_was_forgotten_ends_no_other(begun: Begun) -> Non
     """The run that goes on keeps its groups; the end that comes at last is nothing new."""
     tracking = begun()
     tracking.queries.positions |= {"r1": position(2, 30), "r2": position(2, 30)}
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
+    tracking.begin("r2")
     tracking.pass_until(80.0, since=12.0)
     assert tracking.queries.forgotten_runs == ["r1"]
     late(tracking, 90.0, 1)
@@ -197,7 +195,7 @@ def test_a_run_that_goes_on_after_it_was_taken_for_ended_is_heard(begun: Begun) 
     """Of a run whose start was not told the batches count, once they are above all others."""
     tracking = begun()
     del tracking.queries.positions["r1"]
-    tracking.buffer.add(Started(query_id="q1", run_id="r2", name=None))
+    tracking.begin("r2")
     tracking.pass_until(80.0, since=5.0)
     assert "r1" in tracking.queries.forgotten_runs
     tracking.hear(81.0, event(1, 10, 20, run="r2"))
@@ -239,28 +237,18 @@ def test_a_position_lower_than_before_counts() -> None:
     assert run.furthest == event(7, 5, 8)
 
 
-@pytest.fixture
-def allowing(queries: MemoryQueries) -> Iterator[MemoryTracking]:
-    """The tracker of a listener with on_rewind="allow"."""
-    made = MemoryTracking(queries, on_rewind=OnRewind.ALLOW)
-    yield made
-    made.committer.close(2.0)
-
-
 def rewound_from(tracking: MemoryTracking) -> list[int | None]:
     """What the commits say, in their order, each value once."""
-    reported: dict[int | None, None] = {}
-    for _, landed in tracking.store.history:
-        metadata = CommitMetadata.parse(landed[P0].metadata)
-        assert metadata is not None
-        reported[metadata.rewound_from] = None
-    return list(reported)
+    reported = [metadata_of(landed[P0]).rewound_from for _, landed in tracking.store.history]
+    return list(dict.fromkeys(reported))
 
 
 def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
-    allowing: MemoryTracking,
+    queries: MemoryQueries, opened: list[MemoryTracking]
 ) -> None:
     """The run that has committed more is over: what the new one has read counts, recorded."""
+    allowing = MemoryTracking(queries, on_rewind=OnRewind.ALLOW)
+    opened.append(allowing)
     assert allowing.hear(0.0, event(0, None, 100))
     allowing.buffer.add(Ended("r1"))
     allowing.hear(1.0, event(0, None, 30, run="r2", query="q2"))
@@ -272,7 +260,7 @@ def test_a_new_checkpoint_takes_its_group_back_where_that_is_allowed(
 
 def test_the_last_events_of_a_run_may_come_after_it_has_ended(tracking: MemoryTracking) -> None:
     """Spark's bus may be late: what it still brings is judged and committed as ever."""
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    tracking.begin("r1")
     tracking.queries.positions["r1"] = position(0, 5)
     tracking.serve(0.0)
     tracking.serve(0.2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Idle, Started
+from eo_listener.commit.tracking.event_buffer import RUNS_KEPT, Idle
 from eo_listener.commit.tracking.tracker import RunOrder
 from eo_listener.errors import JvmError
 from eo_listener.events import (
@@ -36,16 +36,15 @@ from tests.commit.tracking.memory_tracking import (
     source,
 )
 
+UNANSWERED = JvmError("no answer")
+MISCALLED = TypeError("'JavaPackage' object is not callable")
+
 
 def test_a_query_that_cannot_be_checked_is_left_in_peace_for_a_while(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that raises an unexpected error is not repeated at once, without end."""
-
-    def broken(query_id: str, run_id: str) -> LivePosition | None:
-        raise TypeError("'JavaPackage' object is not callable")
-
-    monkeypatch.setattr(tracking.queries, "position", broken)
+    monkeypatch.setattr(tracking.queries, "position", Mock(side_effect=MISCALLED))
     tracking.start(0.0, "r1")
     tracking.serve(1.0)
     assert len(tracking.of(InternalError)) == 1
@@ -66,7 +65,7 @@ def test_an_end_that_is_never_told_holds_up_for_a_minute_at_most(tracking: Memor
 def test_a_run_is_checked_a_minute_after_its_successor_has_begun(tracking: MemoryTracking) -> None:
     """Neither has to feed a group for that, nor to send an event."""
     tracking.queries.positions["r1"] = position(0, 5)
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    tracking.begin("r1")
     tracking.pass_until(10.0)
     tracking.start(11.0, "r2")
     tracking.pass_until(70.0, since=11.0)
@@ -103,9 +102,8 @@ def test_a_start_told_twice_makes_no_run_the_newest_again(tracking: MemoryTracki
 
 def test_a_query_without_kafka_and_without_events_is_reported(tracking: MemoryTracking) -> None:
     """Its events are not committed; a position says so only after one of them has."""
-    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    tracking.queries.positions["r1"] = LivePosition(batch_id=0, committed={})
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    tracking.answer(QueryMode.ASYNC_PROGRESS, LivePosition(batch_id=0, committed={}))
+    tracking.begin("r1")
     tracking.pass_until(1.0)
     assert not tracking.of(SourceIgnored)
     tracking.hear(1.0, replace(event(0, None, 5), sources=()))
@@ -115,8 +113,7 @@ def test_a_query_without_kafka_and_without_events_is_reported(tracking: MemoryTr
 
 def test_a_checkpoint_without_a_batch_is_no_query_without_kafka(tracking: MemoryTracking) -> None:
     """With asynchronous progress the first event comes before anything is durable."""
-    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    tracking.queries.positions["r1"] = LivePosition(batch_id=-1, committed={})
+    tracking.answer(QueryMode.ASYNC_PROGRESS, LivePosition(batch_id=-1, committed={}))
     tracking.hear(0.0, event(0, None, 5))
     tracking.serve(2.0)
     assert not tracking.of(SourceIgnored)
@@ -129,13 +126,9 @@ def test_a_checkpoint_that_cannot_be_read_is_reported_once(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A continuous query whose checkpoint cannot be read is told: its group stays behind."""
-
-    def unreadable(query_id: str, run_id: str) -> LivePosition | None:
-        raise JvmError("no answer")
-
-    monkeypatch.setattr(tracking.queries, "position", unreadable)
+    monkeypatch.setattr(tracking.queries, "position", Mock(side_effect=UNANSWERED))
     tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    tracking.begin("r1")
     for now in range(300):
         tracking.serve(float(now))
     (reported,) = tracking.of(InternalError)
@@ -183,8 +176,7 @@ def test_an_end_retries_the_groups_of_its_own_run_at_once(
 
 def test_what_follows_a_checkpoint_has_no_recommit_by_event(tracking: MemoryTracking) -> None:
     """With asynchronous progress an event may be ahead: no position, no commit."""
-    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.answer(QueryMode.ASYNC_PROGRESS, position(0, 10))
     tracking.buffer.add(event(0, None, 10))
     tracking.pass_until(10.0)
     assert tracking.held == 10
@@ -223,8 +215,7 @@ def test_a_query_of_another_kind_is_reported_once(
     tracking: MemoryTracking, mode: QueryMode, reported: list[str]
 ) -> None:
     """What its kind means for its group is said once a run; an ordinary one is not worth a word."""
-    tracking.queries.modes["r1"] = mode
-    tracking.queries.positions["r1"] = position(0, 5)
+    tracking.answer(mode, position(0, 5))
     for batch in range(3):
         tracking.hear(float(batch), event(batch, 5 * batch, 5 * batch + 5))
     assert [told.mode for told in tracking.of(QueryModeDetected)] == reported
@@ -382,10 +373,7 @@ def misnamed(tracking: MemoryTracking) -> None:
 
 
 def silent(tracking: MemoryTracking) -> None:
-    def unknown(query_id: str, run_id: str) -> Any:
-        raise JvmError("no answer")
-
-    tracking.queries.mode = unknown  # type: ignore[method-assign]  # the JVM does not answer
+    tracking.queries.mode = Mock(side_effect=UNANSWERED)  # type: ignore[method-assign]  # as the JVM
 
 
 @pytest.mark.parametrize("trouble", [misnamed, silent])
@@ -422,17 +410,12 @@ def test_a_checkpoint_that_cannot_be_read_is_no_success(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its group follows the checkpoint, so it may be behind."""
-    tracking.queries.modes["r1"] = QueryMode.ASYNC_PROGRESS
-    tracking.queries.positions["r1"] = position(0, 10)
+    tracking.answer(QueryMode.ASYNC_PROGRESS, position(0, 10))
     tracking.hear(0.0, event(0, None, 10))
-
-    def unreadable(query_id: str, run_id: str) -> LivePosition | None:
-        raise JvmError("no answer")
-
     for readable in (False, True):
         with monkeypatch.context() as patch:
             if not readable:
-                patch.setattr(tracking.queries, "position", unreadable)
+                patch.setattr(tracking.queries, "position", Mock(side_effect=UNANSWERED))
             tracking.serve(10.0, check_all=True)
         assert tracking.tracker.complete == readable
 
@@ -479,17 +462,11 @@ def test_a_checkpoint_that_is_read_again_ends_the_count_of_failures(
     tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eleven failures, an answer, and eleven more are no trouble worth a word."""
-    answers = itertools.chain([False] * 11, [True], [False] * 11, itertools.repeat(True))
-
-    def at_times(query_id: str, run_id: str) -> LivePosition | None:
-        if next(answers):
-            return position(0, 5)
-        raise JvmError("a folder that cannot be listed")
-
-    tracking.queries.modes["r1"] = QueryMode.CONTINUOUS
-    tracking.queries.positions["r1"] = position(0, 5)
-    monkeypatch.setattr(tracking.queries, "position", at_times)
-    tracking.buffer.add(Started(query_id="q1", run_id="r1", name=None))
+    there, failures = position(0, 5), [UNANSWERED] * 11
+    answers = itertools.chain(failures, [there], failures, itertools.repeat(there))
+    tracking.answer(QueryMode.CONTINUOUS, there)
+    monkeypatch.setattr(tracking.queries, "position", Mock(side_effect=answers))
+    tracking.begin("r1")
     tracking.pass_until(300.0)
     assert not tracking.of(InternalError)
     assert tracking.held == 5
