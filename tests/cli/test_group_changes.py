@@ -7,6 +7,7 @@ import resource
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -149,11 +150,8 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeldByGroup]:
 
 def test_an_error_names_the_options_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address or the login may be wrong."""
-
-    def refuse(name: str) -> None:
-        raise KafkaError(f"cannot read {name}", code="SASL_AUTHENTICATION_FAILED")
-
-    cluster = SimpleNamespace(group=refuse)
+    refusal = KafkaError("cannot read g", code="SASL_AUTHENTICATION_FAILED")
+    cluster = SimpleNamespace(group=Mock(side_effect=refusal))
     monkeypatch.setattr(group_status, "ClusterReader", lambda _: cluster)
     reader = StatusReader(SERVERS, ("g",), every=False, repeated=False)
     with pytest.raises(KafkaError, match="-b/--bootstrap-server, -X"):

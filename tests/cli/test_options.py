@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -132,11 +133,8 @@ def test_an_error_is_text_that_no_terminal_obeys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Such as the name of a group in a file."""
-
-    def refuse() -> None:
-        raise FormatError("group \x1b]0;owned\x07 is of another file", fix="Name\nanother")
-
-    monkeypatch.setattr(cli, "app", refuse)
+    error = FormatError("group \x1b]0;owned\x07 is of another file", fix="Name\nanother")
+    monkeypatch.setattr(cli, "app", Mock(side_effect=error))
     with pytest.raises(SystemExit):
         cli.main()
     expected = "eo-listener: group \\x1b]0;owned\\x07 is of another file. Fix: Name\nanother\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -188,9 +189,6 @@ def test_kerberos_is_known_by_asking() -> None:
 
 def test_ctrl_c_while_a_client_is_made_is_ctrl_c() -> None:
     """The C code of confluent-kafka reports it as a property name that is not a string."""
-
-    def interrupted(_: object) -> None:
-        raise TypeError("expected configuration property name as type unicode string")
-
+    error = TypeError("expected configuration property name as type unicode string")
     with pytest.raises(KeyboardInterrupt):
-        new_client(interrupted, {"bootstrap.servers": "k:9092"})
+        new_client(Mock(side_effect=error), {"bootstrap.servers": "k:9092"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -71,26 +70,17 @@ def test_what_expired_or_was_never_seen_proves_nothing() -> None:
 AUTHOR = CommitMetadata(name="", query_id="", run_id="12345678", batch_id=-1, command="group seed")
 
 
-class Gone:
-    """A cluster that takes a commit, and then does not answer any more."""
-
-    def commit(self, group: str, positions: Mapping[TopicPartition, Any], **_: Any) -> Any:
-        return dict.fromkeys(positions)
-
-    def group(self, *_: Any, **__: Any) -> Any:
-        raise KafkaError("reading group g failed: Connection refused", code="_TRANSPORT")
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_group_that_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may hold what was committed: the error says neither that it does, nor that it failed."""
-    monkeypatch.setattr(group_repair, "SimpleGroups", lambda _: Gone())
+    gone = Mock()  # a cluster that takes a commit, and then does not answer any more
+    gone.commit.return_value = {A: None}
+    error = KafkaError("reading group g failed: Connection refused", code="_TRANSPORT")
+    gone.group.side_effect = error
+    monkeypatch.setattr(group_repair, "SimpleGroups", lambda _: gone)
     repair = GroupRepair({"bootstrap.servers": "127.0.0.1:1"}, "g")
     repair.close()
-    monkeypatch.setattr(repair, "_reader", Gone())
-    change = GroupChange.plan("g", {}, {TopicPartition("t", 0): 5}, AUTHOR, rewinds=False)
+    monkeypatch.setattr(repair, "_reader", gone)
+    change = GroupChange.plan("g", {}, {A: 5}, AUTHOR, rewinds=False)
     with pytest.raises(KafkaError, match=r"group g .*read back") as raised:
         repair.commit(change)
     assert raised.value.code == "_TRANSPORT"

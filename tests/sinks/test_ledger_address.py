@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NoReturn
+from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 
@@ -82,11 +83,8 @@ def test_without_pyspark_a_table_is_one_error(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the extra that brings it."""
-
-    def missing(name: str) -> NoReturn:
-        raise ImportError(name, name="pyspark.sql")
-
-    monkeypatch.setattr(ledger_address, "import_module", missing)
+    missing = ImportError("pyspark.sql", name="pyspark.sql")
+    monkeypatch.setattr(ledger_address, "import_module", Mock(side_effect=missing))
     with pytest.raises(MissingExtraError, match=r"needs pyspark.*eo-listener\[spark\]"):
         LedgerAddress.parse(address).open(None, schema=None, spark=NONE)
 

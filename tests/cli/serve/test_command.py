@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -125,18 +126,14 @@ def test_a_first_reading_that_fails_is_one_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing was ever read, so address or password are wrong: said once, and the port is free."""
-    closed: list[bool] = []
-
-    def read() -> None:
-        raise KafkaError("wrong password", code="_AUTHENTICATION")
-
-    reader = SimpleNamespace(read=read, close=lambda: closed.append(True))
+    refusal = KafkaError("wrong password", code="_AUTHENTICATION")
+    reader = Mock(read=Mock(side_effect=refusal))
     monkeypatch.setattr(command, "StatusReader", lambda *_, **__: reader)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(KafkaError, match="wrong password") as refused:
         typed("g", "-b", "127.0.0.1:1", "--port", port)
     assert refused.value.exit_code == 3
-    assert closed == [True]
+    reader.close.assert_called_once_with()
     assert not caplog.records
     socket.create_server(("127.0.0.1", port)).close()

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from eo_listener.audit.positions import LedgerPositions
 from eo_listener.cli.serve import command
-from eo_listener.cli.serve.audit_reading import AuditReading, last_batches
+from eo_listener.cli.serve.audit_reading import last_batches
 from eo_listener.cli.serve.command import Poller
 from eo_listener.cli.serve.groups_section import chart
 from eo_listener.cli.serve.watched import (
@@ -69,12 +70,8 @@ def test_an_audit_that_fails_hides_no_groups() -> None:
     clock = Clock()
     made = Watched(CLUSTER, every=10.0, audit_every=60.0, now=clock)
     made.read_groups(FakeReader([group("g")]))
-
-    class Reader:
-        def read(self) -> AuditReading:
-            raise MissingExtraError("reading", package="psycopg", extra="postgres")
-
-    made.read_audit(Reader())
+    missing = MissingExtraError("reading", package="psycopg", extra="postgres")
+    made.read_audit(Mock(read=Mock(side_effect=missing)))
     view = made.view()
     assert isinstance(view.groups, Reading)
     assert isinstance(view.audit, Unknown)

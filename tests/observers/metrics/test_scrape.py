@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -73,10 +74,7 @@ def recorded() -> list[str]:
 def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -> None:
     """Of recorded events; the password that the options and an error hold is nowhere."""
     store = MemoryGroups()
-
-    def refuse(group: str, positions: object) -> None:
-        raise KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
-
+    refusal = KafkaError(f"no: {SECRET}", code="GROUP_AUTHORIZATION_FAILED", cause=SECRET)
     observers = Observers(observer)
     committer = Committer(lambda cluster: store, observers=observers)
     router = TrackerThread(GroupRouting(), MemoryQueries(OPTIONS), committer, observers)
@@ -85,7 +83,7 @@ def test_a_scrape_shows_what_was_committed_and_no_secret(observer: Prometheus) -
         router.put(Progress.parse(text))
         assert router.flush(time.monotonic() + 10)
         assert committer.flush(10)
-    store.faults.append(refuse)
+    store.faults.append(Mock(side_effect=refusal))
     store.groups["flights-to-pg"].clear()
     router.put(Ended(Progress.parse(events[-1]).run_id))
     router.close(time.monotonic() + 10)
@@ -165,11 +163,7 @@ def test_a_fault_is_logged_in_short(
     observer: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its text may hold all the numbers there are."""
-
-    def fail() -> None:
-        raise ValueError("x" * 1_000_000)
-
-    monkeypatch.setattr(observer, "collect", fail)
+    monkeypatch.setattr(observer, "collect", Mock(side_effect=ValueError("x" * 1_000_000)))
     ask(observer, "GET /metrics")
     (record,) = [one for one in caplog.records if "cannot answer a request" in one.message]
     assert "ValueError" in record.message

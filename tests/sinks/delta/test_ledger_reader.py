@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,11 +123,8 @@ def test_a_table_without_a_ledger(log: Log | None, place: str, said: str, readin
 
 def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Says what may be missing here that the query has, such as the jar of a file system."""
-
-    def away(*_: object) -> NoReturn:
-        raise RetriableSinkError("Delta table at s3a://b/d cannot be read", cause="ClassNotFound")
-
-    monkeypatch.setattr(Connection, "log", away)
+    away = RetriableSinkError("Delta table at s3a://b/d cannot be read", cause="ClassNotFound")
+    monkeypatch.setattr(Connection, "log", Mock(side_effect=away))
     monkeypatch.setattr(LocalSpark, "session", lambda _: object())
     with pytest.raises(RetriableSinkError, match=r"ClassNotFound.*a jar.*--spark-conf KEY=VALUE"):
         DeltaLedgerReader("s3a://b/d", LocalSpark({}).session).ledgers()

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -291,11 +292,7 @@ def test_what_is_shown_of_a_url(url: str, told: str) -> None:
 def test_an_error_of_ours_goes_through_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver may ask for something of ours, whose error says more than that it failed."""
     ours = JvmError("no JVM can be started")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise ours
-
-    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    monkeypatch.setattr("fsspec.core.url_to_fs", Mock(side_effect=ours))
     with pytest.raises(JvmError) as failed:
         Location("memory://c")
     assert failed.value is ours
@@ -304,10 +301,8 @@ def test_an_error_of_ours_goes_through_as_it_is(monkeypatch: pytest.MonkeyPatch)
 def test_a_driver_that_quotes_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says of a file that cannot be read is told without them."""
     location = Location("memory://c", {"token": "hunter2"})
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError("token hunter2 of sftp://u:p@ss@h/c is refused")
-
+    error = PermissionError("token hunter2 of sftp://u:p@ss@h/c is refused")
+    refuse = Mock(side_effect=error)
     monkeypatch.setattr(location._files, "open", refuse)
     monkeypatch.setattr(location._files, "ls", refuse)
     for ask in (lambda: location.read("x", 10), location.names):

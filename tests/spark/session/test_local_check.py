@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -70,11 +71,8 @@ def test_a_fitting_connector(home: Path) -> None:
 
 def test_missing_parts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A SPARK_HOME without Spark, a JAVA_HOME without Java, no shim: nothing is raised."""
-
-    def no_jar() -> Path:
-        raise UnavailableError("No shim", fix="make jar")
-
-    monkeypatch.setattr(shim, "jar", no_jar)
+    no_jar = UnavailableError("No shim", fix="make jar")
+    monkeypatch.setattr(shim, "jar", Mock(side_effect=no_jar))
     (home / "jars" / "spark-sql_2.12-3.5.7.jar").unlink()
     monkeypatch.setenv("JAVA_HOME", str(home))
     every = told()

@@ -9,7 +9,8 @@ import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
@@ -144,9 +145,7 @@ def test_ctrl_c_in_a_call_is_no_error(builder: Builder, caplog: pytest.LogCaptur
 
 def test_ctrl_c_that_fails_is_ctrl_c(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler asks Java, which is answering another call, before it says what has come."""
-
-    def asks(*_: object) -> NoReturn:
-        raise PySparkRuntimeError("Error while sending or receiving")
+    asks = Mock(side_effect=PySparkRuntimeError("Error while sending or receiving"))
 
     def interrupted(_: Builder) -> None:
         signal.signal(signal.SIGINT, asks)
