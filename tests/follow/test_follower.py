@@ -20,11 +20,11 @@ from eo_listener.errors import SettingsError
 from eo_listener.events import CommitFailed, CommitRefused, Event, PartitionsShared
 from eo_listener.follow import FollowedCheckpoint, Follower, Notice, NoticeKind
 from eo_listener.follow.checkpoint_tracker import CheckpointTracker, Reading, Step
-from eo_listener.model.commit_metadata import CommitMetadata
-from eo_listener.offsets import Offsets, Position, TopicPartition
+from eo_listener.offsets import Offsets, TopicPartition
 from eo_listener.spark.checkpoint.log_files import BatchOffsets, SourceOffsets
 from eo_listener.testing import MemoryGroups
 from tests.attack import surgery
+from tests.commit.positions import by, metadata_of
 from tests.spark.checkpoint.recorded import unpack
 from tests.threads import none_left
 from tests.waiting import until
@@ -262,11 +262,8 @@ def test_the_mark_of_what_is_withheld_is_renewed(watched: Watched, tmp_path: Pat
 
     follower = watched.follower(target(tmp_path))
     tp = TopicPartition("t", 0)
-    metadata = CommitMetadata.for_batch(name="q", query_id="q1", run_id="follow", batch_id=1).text()
     stands, withheld = (
-        GroupOffsets(
-            cluster=CLUSTER, group="g", positions={tp: Position(offset=offset, metadata=metadata)}
-        )
+        GroupOffsets(cluster=CLUSTER, group="g", positions={tp: by(offset, run="follow")})
         for offset in (5, 9)
     )
     steps = (
@@ -278,6 +275,4 @@ def test_the_mark_of_what_is_withheld_is_renewed(watched: Watched, tmp_path: Pat
         follower._act("here", step)
         until(landed(number))
     assert [positions[tp].offset for _, positions in watched.groups.history] == [5, 5, 5]
-    last = CommitMetadata.parse(watched.groups.history[-1][1][tp].metadata)
-    assert last is not None
-    assert last.withheld
+    assert metadata_of(watched.groups.history[-1][1][tp]).withheld

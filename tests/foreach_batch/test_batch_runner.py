@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -25,7 +27,7 @@ from eo_listener.errors import (
 )
 from eo_listener.events import BatchApplied, BatchFailed, BatchReplayed, QueryStateLost
 from eo_listener.foreach_batch.sink_writer import RetryLimits
-from eo_listener.model.ledger import Head, Unexpected, UnexpectedRecords
+from eo_listener.model.ledger import Unexpected, UnexpectedRecords
 from eo_listener.offsets import OffsetRange, TopicPartition
 from eo_listener.testing import MemorySink, MemoryStore, SinkFault
 from tests.foreach_batch.stage import (
@@ -136,16 +138,10 @@ def test_a_conflict_asks_no_ledger_that_moves_as_a_whole() -> None:
     """Nothing of one transaction can have been committed: it is repeated as it was."""
     stage = stage_of()
     one(stage).faults.append(SinkFault.TRY_AGAIN)
-    heads = one(stage).applied
-    asked: list[str] = []
-
-    def applied(query: str) -> Mapping[TopicPartition, Head]:
-        asked.append(query)
-        return heads(query)
-
-    one(stage).applied = applied  # type: ignore[method-assign]
+    applied = Mock(wraps=one(stage).applied)
+    one(stage).applied = applied  # type: ignore[method-assign]  # to count its calls
     stage.run(0)
-    assert asked == [NAME]
+    applied.assert_called_once_with(NAME)
 
 
 def test_a_lost_answer_is_found_in_the_ledger() -> None:
@@ -234,38 +230,29 @@ def test_the_time_to_repeat_begins_with_the_first_failure() -> None:
     assert stage.slept == [1.0, 1.0]
 
 
-class Starting(MemorySink):
-    """A store that does not answer at first: `refusals` are what it says instead."""
-
-    refusals: tuple[SinkError, ...] = ()
-
-    def applied(self, query: str) -> Any:
-        if self.refusals:
-            now, *later = self.refusals
-            self.refusals = tuple(later)
-            raise now
-        return super().applied(query)
+def begin_with(method: Callable[..., Any], *first: object) -> Any:
+    """The method, whose first calls give or raise these instead."""
+    return Mock(wraps=method, side_effect=chain(first, repeat(DEFAULT)))
 
 
 def test_a_store_that_is_away_when_a_batch_begins_is_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The ledger is read again until it answers, and each time the log says why."""
-    sink = Starting()
-    stage = stage_of(sink)
-    sink.refusals = (
-        RetriableSinkError("starting up"),
-        SinkLockedError("locked"),
-        RetriableSinkError("full"),
-    )
+    stage = stage_of()
+    ledger = one(stage).applied
+    away = RetriableSinkError("starting up"), SinkLockedError("locked"), RetriableSinkError("full")
+    one(stage).applied = begin_with(ledger, *away)  # type: ignore[method-assign]  # it is away
     stage.run(0)
     assert stage.slept == [1.0, 2.0, 3.0]
     assert len(one(stage).rows) == 3
     assert [word in caplog.text for word in ("starting up", "locked", "full")] == [True] * 3
-    sink.refusals = (RetriableSinkError("still away"),) * 4
+    still = [RetriableSinkError("still away")] * 4
+    one(stage).applied = begin_with(ledger, *still)  # type: ignore[method-assign]  # and again
     with pytest.raises(RetriableSinkError, match="still away"):
         stage.run(1)
-    sink.refusals = (SinkError("wrong password"),)
+    wrong = SinkError("wrong password")
+    one(stage).applied = begin_with(ledger, wrong)  # type: ignore[method-assign]  # for good
     with pytest.raises(SinkError, match="wrong password"):
         stage.run(1)
     failed = stage.last(BatchFailed)
@@ -477,19 +464,9 @@ def test_a_plan_older_than_the_ledger_takes_no_topic_back() -> None:
     """Suspended before the topic was recreated, a driver asks Kafka again, and is refused."""
     stage = stage_of()
     zombie = stage.batches(on_recreated="restart")
-    run = zombie._plans
-    planned = [run.plan(None, 0)]
-
-    class Stopped:
-        """It was stopped when it had planned."""
-
-        def plan(self, frame: Any, batch_id: int) -> Any:
-            return planned.pop() if planned else run.plan(frame, batch_id)
-
-        def began(self, plan: Any) -> Any:
-            return run.began(plan)
-
-    zombie._plans = Stopped()
+    plan, began = zombie._plans.plan, zombie._plans.began
+    # It was stopped when it had planned.
+    zombie._plans = SimpleNamespace(plan=begin_with(plan, plan(None, 0)), began=began)
     stage.plans.topic_id, stage.plans.query_id = "T2", "anew"
     stage.run(0, on_recreated="restart")
     stage.plans.query_id = "q"

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -382,21 +383,17 @@ def test_a_sink_beside_one_that_has_the_batch_is_taken_up() -> None:
 
 def test_the_other_names_are_asked_for_only_where_a_head_is_missing() -> None:
     """Once in a run, and once more for a partition that is new; never again."""
-    asked: list[str] = []
-
-    class Asked(MemorySink):
-        def moved_by(self, query_id: str) -> Any:
-            asked.append(query_id)
-            return super().moved_by(query_id)
-
+    sink = MemorySink()
+    asked = Mock(wraps=sink.moved_by)
+    sink.moved_by = asked  # type: ignore[method-assign]  # to count its calls
     more = {2: {P0: (5, 6), P1: (2, 2), P2: (0, 1)}, 3: {P0: (6, 7), P1: (2, 2), P2: (1, 1)}}
-    stage = Stage(Plans({**TWO, **more}), [Asked()])
+    stage = Stage(Plans({**TWO, **more}), [sink])
     for numbers, times in (((0, 1), 1), ((1, 2, 3), 3), ((3,), 4)):
         batches = stage.batches()
         for number in numbers:
             batches.run(frame_of(stage.plans.ranges[number]), number)
-        assert len(asked) == times
-    assert set(asked) == {"q"}
+        assert asked.call_count == times
+    assert {call.args for call in asked.call_args_list} == {("q",)}
 
 
 def test_a_query_that_is_renamed_back_doubles_nothing() -> None:

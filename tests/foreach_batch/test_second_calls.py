@@ -7,6 +7,7 @@ import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -231,12 +232,8 @@ def test_it_is_judged_once_more_and_not_for_ever() -> None:
     stage = Stage(Plans(TWO), [MemorySink(store)])
     stage.run(0)
     moving = Meanwhile(store, other(store, 1), lose)
-
-    class Twice(Meanwhile):
-        def apply(self, frame: Any, entry: Any, plan: Any) -> Any:
-            raise ForeignWriterError("moved")
-
-    stage.sinks[:] = [Twice(store)]
+    moved = Mock(side_effect=ForeignWriterError("moved"))
+    stage.sinks[:] = [Meanwhile(store, *[moved] * 9)]
     with pytest.raises(ForeignWriterError):
         stage.run(1)
     stage.sinks[:] = [moving]

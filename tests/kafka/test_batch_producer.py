@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError as Answer
@@ -25,20 +25,12 @@ def producer() -> Iterator[BatchProducer]:
     made.leave()
 
 
-class Librdkafka:
+@pytest.fixture
+def librdkafka(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     """In the place of its producer, whose queue is empty."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def flush(self, _: float) -> int:
-        return 0
-
-    def poll(self, _: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    made = MagicMock(**{"flush.return_value": 0})
+    monkeypatch.setattr(producer, "_producer", made)
+    return made
 
 
 @pytest.mark.parametrize("topic", [None, "ledger"])
@@ -54,24 +46,20 @@ def test_an_epoch_is_given_up_in_time(topic: str | None, producer: BatchProducer
 
 
 def test_metadata_are_asked_for_while_an_epoch_is_taken(
-    producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+    producer: BatchProducer, librdkafka: MagicMock
 ) -> None:
     """Else librdkafka may wait half a second before it looks for the coordinator again."""
+    asked = threading.Event()
 
-    class Waiting(Librdkafka):
-        """It is ready only when it was asked for metadata."""
+    def init_transactions(timeout: float) -> None:
+        assert asked.wait(timeout)
 
-        asked = threading.Event()
+    def list_topics(topic: str, timeout: float) -> None:
+        assert topic == "ledger"
+        asked.set()
+        raise KafkaException(Answer(Answer._TRANSPORT))
 
-        def init_transactions(self, timeout: float) -> None:
-            assert self.asked.wait(timeout)
-
-        def list_topics(self, topic: str, timeout: float) -> None:
-            assert topic == "ledger"
-            self.asked.set()
-            raise KafkaException(Answer(Answer._TRANSPORT))
-
-    monkeypatch.setattr(producer, "_producer", Waiting())
+    librdkafka.configure_mock(init_transactions=init_transactions, list_topics=list_topics)
     producer.take_over(5.0, topic="ledger")
     assert producer.stage is Stage.READY
 
@@ -85,18 +73,12 @@ def test_a_call_never_returns(producer: BatchProducer, monkeypatch: pytest.Monke
     assert producer._producer.poll(0) == 0
 
 
-def test_fenced_while_it_sends(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fenced_while_it_sends(producer: BatchProducer, librdkafka: MagicMock) -> None:
     """Says so, though confluent-kafka calls back once more and raises a SystemError of that."""
-
-    class Fenced(Librdkafka):
-        def __len__(self) -> int:
-            return 1
-
-        def flush(self, _: float) -> int:
-            fatal = Answer(Answer._FENCED, "fenced", fatal=True)
-            raise SystemError("a callback was called") from KafkaException(fatal)
-
-    monkeypatch.setattr(producer, "_producer", Fenced())
+    error = SystemError("a callback was called")
+    error.__cause__ = KafkaException(Answer(Answer._FENCED, "fenced", fatal=True))
+    librdkafka.__len__.return_value = 1
+    librdkafka.flush.side_effect = error
     with pytest.raises(KafkaError) as caught:
         producer.flush(5)
     assert caught.value.code == "_FENCED"
@@ -114,21 +96,11 @@ def test_transactions_of_any_length(timeout: float) -> None:
     BatchProducer(NOWHERE, "tx", transaction_timeout=timeout).leave()
 
 
-def test_an_emptied_queue(producer: BatchProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emptied_queue(producer: BatchProducer, librdkafka: MagicMock) -> None:
     """A record for which there was no room a moment ago is not larger than the whole queue."""
-
-    class Drained(Librdkafka):
-        tries = 0
-
-        def produce(self, *_: Any, **__: Any) -> None:
-            self.tries += 1
-            if self.tries == 1:
-                raise BufferError
-
-    drained = Drained()
-    monkeypatch.setattr(producer, "_producer", drained)
+    librdkafka.produce.side_effect = [BufferError, None]
     producer.send("t", b"value")
-    assert drained.tries == 2
+    assert librdkafka.produce.call_count == 2
 
 
 def test_what_it_reports_is_not_kept_while_others_send() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from typing import Any
 from unittest.mock import Mock
 
@@ -434,30 +435,16 @@ class AfterTakeOver:
         return self.state
 
 
-taken: list[float] = []
-
-
 def repair(
     monkeypatch: pytest.MonkeyPatch,
     java: AfterTakeOver,
     *failed: KafkaError | None,
     limit: float = 0.01,
 ) -> TransactionRepair:
-    """A repair whose producers take the id over, or fail to; `taken` has their time-outs."""
-    taken.clear()
-
-    class Taken:
-        def __init__(self, *_: object, transaction_timeout: float) -> None:
-            taken.append(transaction_timeout)
-
-        def take_over(self, timeout: float) -> None:
-            if len(taken) <= len(failed) and (error := failed[len(taken) - 1]) is not None:
-                raise error
-
-        def leave(self) -> None:
-            """Have nothing to leave."""
-
-    for name, value in {"_PAUSE": 0.01, "_TIMEOUT": limit, "BatchProducer": Taken}.items():
+    """A repair whose producers take the id over, or fail to."""
+    producers = Mock()
+    producers.return_value.take_over.side_effect = chain(failed, repeat(None))
+    for name, value in {"_PAUSE": 0.01, "_TIMEOUT": limit, "BatchProducer": producers}.items():
         monkeypatch.setattr(open_transactions, name, value)
     properties = {"bootstrap.servers": "k:9092"}
     return TransactionRepair(properties, java, java.stable_offsets)  # type: ignore[arg-type]  # stands in
@@ -548,4 +535,6 @@ def test_a_time_out_above_what_brokers_allow(monkeypatch: pytest.MonkeyPatch) ->
     too_long = KafkaError("refused", code="INVALID_TRANSACTION_TIMEOUT")
     for failed, timeouts in ((None, [10.0]), (too_long, [10.0, 1.0]), (LOST, [10.0])):
         assert not repair(monkeypatch, AfterTakeOver(), failed).fence(ID, transaction())
+        producers: Any = open_transactions.BatchProducer
+        taken = [call.kwargs["transaction_timeout"] for call in producers.call_args_list]
         assert taken == timeouts, "one that may have been done is not done again"
