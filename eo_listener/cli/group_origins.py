@@ -241,8 +241,7 @@ class NamedOrigin:
         return frozenset(self.options.topics or ())
 
     def _meant(self, tp: TopicPartition) -> bool:
-        topics = self.options.topics
-        return not topics or tp.topic in topics
+        return not self._topics or tp.topic in self._topics
 
     def _partitions(
         self, cluster: SourceCluster, held_partitions: Collection[TopicPartition]
