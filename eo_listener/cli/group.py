@@ -469,8 +469,7 @@ def _write(output: Path | None, text: str) -> None:
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, up to Python 3.12
         reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
         raise StorageError(
-            f"the file {output} cannot be written: {reason}",
-            fix="Check its folder and permissions",
+            f"the file {output} cannot be written: {reason}", fix="Check its folder and permissions"
         ) from None
 
 

@@ -17,13 +17,7 @@ from eo_listener.cli import completion
 from eo_listener.cli.checkpoint import open_checkpoint
 from eo_listener.cli.options import Storage, require_names, utc
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.errors import (
-    FormatError,
-    PartitionVanishedError,
-    SettingsError,
-    StorageError,
-    few,
-)
+from eo_listener.errors import FormatError, PartitionVanishedError, SettingsError, StorageError, few
 from eo_listener.foreach_batch.starting_offsets.origins import (
     batch_origin,
     heads_origin,

@@ -107,8 +107,7 @@ class LedgerOptions:
         typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic."),
     ] = None
     query: Annotated[
-        str | None,
-        typer.Option(help="The name of the query: name= of exactly_once, or queryName."),
+        str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
     ] = None
 
 

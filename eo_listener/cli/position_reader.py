@@ -661,9 +661,7 @@ class PositionReader:
             self.failures.append(not_read(f"topic {topic}", missing))
         logs = self.logs.facts(partitions)
         return SourcePositions(
-            servers=self._request.servers or "",
-            logs=logs,
-            open_since=_open_since(properties, logs),
+            servers=self._request.servers or "", logs=logs, open_since=_open_since(properties, logs)
         )
 
 

@@ -269,9 +269,7 @@ def _errors(view: View) -> Element | None:
     if not view.errors:
         return None
     return node(
-        "section",
-        node("h2", "last errors"),
-        node("ul", *map(_error, view.errors), cls="errors"),
+        "section", node("h2", "last errors"), node("ul", *map(_error, view.errors), cls="errors")
     )
 
 
