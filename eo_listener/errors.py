@@ -125,10 +125,7 @@ class MissingExtraError(SettingsError, ImportError):
     """
 
     def __init__(self, feature: str, *, package: str, extra: str) -> None:
-        super().__init__(
-            f"{feature} needs {package}, which is not installed",
-            fix=install(extra),
-        )
+        super().__init__(f"{feature} needs {package}, which is not installed", fix=install(extra))
         self.name = package
 
 

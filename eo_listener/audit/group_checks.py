@@ -104,11 +104,7 @@ def _lacking_topics(positions: Positions, done: Ends, advice: Advice) -> Finding
 
 class _GroupCheck:
     def __init__(
-        self,
-        positions: Positions,
-        group: GroupPositions,
-        done: Ends,
-        advice: Advice,
+        self, positions: Positions, group: GroupPositions, done: Ends, advice: Advice
     ) -> None:
         self._positions = positions
         self._group = group

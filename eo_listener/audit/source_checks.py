@@ -225,10 +225,7 @@ def _recreated(positions: Positions, advice: Advice) -> Findings:
 
 
 def _beyond(
-    positions: Positions,
-    offsets: Ends,
-    source: SourcePositions,
-    advice: Advice,
+    positions: Positions, offsets: Ends, source: SourcePositions, advice: Advice
 ) -> Findings:
     recreated = recreated_partitions(positions)
     beyond = {

@@ -121,11 +121,7 @@ def judge_batch(
     is_due = check.continues or per_partition or not check.replayed
     moves = check.moves if is_due else {}
     entry = Entry(
-        query=name,
-        query_id=plan.query_id,
-        run_id=plan.run_id,
-        batch_id=plan.batch_id,
-        moves=moves,
+        query=name, query_id=plan.query_id, run_id=plan.run_id, batch_id=plan.batch_id, moves=moves
     )
     return Judgement(verdict=check.verdict(moves), entry=entry, replayed=check.replayed)
 

@@ -17,17 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from eo_listener import __version__
-from eo_listener.cli import (
-    audit,
-    checkpoint,
-    follow,
-    group,
-    ledger,
-    preflight,
-    serve,
-    status,
-    txn,
-)
+from eo_listener.cli import audit, checkpoint, follow, group, ledger, preflight, serve, status, txn
 from eo_listener.cli.options import escaped
 from eo_listener.errors import EoListenerError, ExitCode
 from eo_listener.spark import shim

@@ -258,9 +258,7 @@ def _report(
                     findings = [*beside_rows, *reader.failures, *drained, *rows]
                 break
     result = outcome(
-        findings,
-        compared=positions.compared,
-        uncounted_rows=columns is None and positions.has_rows,
+        findings, compared=positions.compared, uncounted_rows=columns is None and positions.has_rows
     )
     if as_json:
         print_json(document(positions, result))
@@ -336,11 +334,7 @@ def _rows(
 
 
 def _proof(
-    reader: PositionReader,
-    ledger: LedgerPositions,
-    columns: Sequence[str],
-    *,
-    read_committed: bool,
+    reader: PositionReader, ledger: LedgerPositions, columns: Sequence[str], *, read_committed: bool
 ) -> tuple[list[AuditFinding], _Counted]:
     """Return the gap proof of a sink's table, and the counter of its rows."""
     store: LedgerReader = reader.readers[ledger.store]
@@ -373,10 +367,7 @@ class _Counted:
 
 def document(positions: Positions, result: AuditOutcome) -> dict[str, object]:
     """Return an audit as a JSON document."""
-    return {
-        **result.document(),
-        "partitions": [row.document() for row in side_by_side(positions)],
-    }
+    return {**result.document(), "partitions": [row.document() for row in side_by_side(positions)]}
 
 
 ROWS: Final = 20

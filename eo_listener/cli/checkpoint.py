@@ -18,6 +18,7 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     storage_options,
+    subcommands,
     table_of,
     utc,
 )
@@ -28,11 +29,7 @@ from eo_listener.spark.checkpoint.contents import CheckpointContents, SourceCont
 from eo_listener.spark.checkpoint.location import Location
 from eo_listener.spark.checkpoint.log_files import BatchOffsets
 
-app = typer.Typer(
-    help="Show the contents of a query's checkpoint; changes nothing.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = subcommands("Show the contents of a query's checkpoint; changes nothing.")
 
 
 @app.command(epilog="Example: eo-listener checkpoint show s3a://bucket/flights-checkpoint")

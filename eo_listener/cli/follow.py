@@ -196,7 +196,7 @@ def follow(
         bool, typer.Option("--json", help="With --once: print one JSON document.")
     ] = False,
 ) -> None:
-    """Commit the offsets of queries to their groups, from their checkpoints alone.
+    """Commit the offsets of queries from their checkpoints alone.
 
     Runs until SIGTERM or Ctrl-C; the queries need no code, no jar and no restart. With --once: exit
     status 0 if all offsets are confirmed, 1 if there is a problem, 3 if a checkpoint or Kafka is

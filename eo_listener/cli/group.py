@@ -30,6 +30,7 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     require_names,
+    subcommands,
     table_of,
     with_options,
 )
@@ -261,10 +262,8 @@ def _document(
     }
 
 
-app = typer.Typer(
-    help="Change a consumer group's offsets, or write them to a file. A dry run without --execute.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = subcommands(
+    "Change a consumer group's offsets, or write them to a file. A dry run without --execute."
 )
 
 _TIMEOUT: Final = 60.0
@@ -470,8 +469,7 @@ def _write(output: Path | None, text: str) -> None:
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, up to Python 3.12
         reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
         raise StorageError(
-            f"the file {output} cannot be written: {reason}",
-            fix="Check its folder and permissions",
+            f"the file {output} cannot be written: {reason}", fix="Check its folder and permissions"
         ) from None
 
 

@@ -17,13 +17,7 @@ from eo_listener.cli import completion
 from eo_listener.cli.checkpoint import open_checkpoint
 from eo_listener.cli.options import Storage, require_names, utc
 from eo_listener.cli.spark_options import SparkConf, spark_for, spark_settings
-from eo_listener.errors import (
-    FormatError,
-    PartitionVanishedError,
-    SettingsError,
-    StorageError,
-    few,
-)
+from eo_listener.errors import FormatError, PartitionVanishedError, SettingsError, StorageError, few
 from eo_listener.foreach_batch.starting_offsets.origins import (
     batch_origin,
     heads_origin,
@@ -241,8 +235,7 @@ class NamedOrigin:
         return frozenset(self.options.topics or ())
 
     def _meant(self, tp: TopicPartition) -> bool:
-        topics = self.options.topics
-        return not topics or tp.topic in topics
+        return not self._topics or tp.topic in self._topics
 
     def _partitions(
         self, cluster: SourceCluster, held_partitions: Collection[TopicPartition]

@@ -32,6 +32,7 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     require_cluster,
+    subcommands,
     table_of,
     with_options,
 )
@@ -106,8 +107,7 @@ class LedgerOptions:
         typer.Option(help="The sink's key, as `ledger show` prints it: its table or topic."),
     ] = None
     query: Annotated[
-        str | None,
-        typer.Option(help="The name of the query: name= of exactly_once, or queryName."),
+        str | None, typer.Option(help="The name of the query: name= of exactly_once, or queryName.")
     ] = None
 
 
@@ -428,11 +428,7 @@ def _chosen(
     return ledgers, heads, choose_key(heads, repair.reader.label, options.sink, options.query)
 
 
-app = typer.Typer(
-    help="Show the ledger of a sink, or repair it. A dry run without --execute.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = subcommands("Show the ledger of a sink, or repair it. A dry run without --execute.")
 
 
 @app.command(epilog="Example: eo-listener ledger show sqlite:delays.db --query delays --history 20")

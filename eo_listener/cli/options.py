@@ -61,6 +61,11 @@ Storage = Annotated[
 ]
 
 
+def subcommands(meaning: str) -> typer.Typer:
+    """Return an application for the subcommands of a command."""
+    return typer.Typer(help=meaning, no_args_is_help=True, rich_markup_mode=None)
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: typer then offers the fields of its dataclass parameters as options."""
     # Not get_type_hints, which in Python 3.10 hides the Annotated of an argument that may be None.

@@ -71,8 +71,7 @@ class LedgerChoice:
     def read(self, reader: LedgerReader) -> StorePositions:
         """Read the chosen ledgers of a store. Raises the errors of `reader`."""
         every = reader.ledgers()
-        chosen = self.chosen(every)
-        moved = self._moved(every)
+        chosen, moved = self.chosen(every), self._moved(every)
         return StorePositions(
             store=reader.label,
             ledgers=tuple(positions(reader, every[key]) for key in sorted(chosen)),
@@ -638,8 +637,8 @@ class PositionReader:
     ) -> SourcePositions | None:
         topics = set(self._request.topics)
         topics |= {tp.topic for facts in groups.values() for tp in facts.held or ()}
-        topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.ahead)}
-        topics |= {tp.topic for tp in (() if checkpoint is None else checkpoint.done)}
+        if checkpoint is not None:
+            topics |= {tp.topic for tp in (*checkpoint.ahead, *checkpoint.done)}
         topics |= {tp.topic for store in stores for ledger in store.ledgers for tp in ledger.heads}
         topics.discard(BATCHES.topic)
         if not topics:
@@ -662,9 +661,7 @@ class PositionReader:
             self.failures.append(not_read(f"topic {topic}", missing))
         logs = self.logs.facts(partitions)
         return SourcePositions(
-            servers=self._request.servers or "",
-            logs=logs,
-            open_since=_open_since(properties, logs),
+            servers=self._request.servers or "", logs=logs, open_since=_open_since(properties, logs)
         )
 
 

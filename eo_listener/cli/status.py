@@ -38,8 +38,7 @@ def status(
     every: EveryGroup = False,
     properties: KafkaProperties = None,
     max_lag: Annotated[
-        int | None,
-        typer.Option(min=0, help="Exit with 1 if a group's lag is greater than this."),
+        int | None, typer.Option(min=0, help="Exit with 1 if a group's lag is greater than this.")
     ] = None,
     watch: Annotated[
         float | None, typer.Option(help="Read again every N seconds, until Ctrl-C.")

@@ -27,6 +27,7 @@ from eo_listener.cli.options import (
     print_json,
     print_line,
     require_names,
+    subcommands,
     utc,
 )
 from eo_listener.errors import ExitCode, InUseError, SettingsError, UnavailableError, few, length
@@ -42,11 +43,7 @@ from eo_listener.model.argument_checks import require_seconds
 from eo_listener.model.typed_command import ClusterCommands
 from eo_listener.offsets import OffsetRange, TopicPartition
 
-app = typer.Typer(
-    help="List open transactions, and end one that blocks readers.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = subcommands("List open transactions, and end one that blocks readers.")
 
 
 @app.command(name="list", epilog="Example: eo-listener txn list -b localhost:9092 --topic delays")

@@ -45,10 +45,7 @@ class Reading:
 
 
 def plan(
-    target: FollowedCheckpoint,
-    query_id: str,
-    batch: int,
-    sources: Mapping[str, Offsets],
+    target: FollowedCheckpoint, query_id: str, batch: int, sources: Mapping[str, Offsets]
 ) -> tuple[tuple[GroupOffsets, ...], tuple[str, ...]]:
     """Return the commits of one batch's offsets, and the topics for which `target` has no group."""
     metadata = CommitMetadata.for_batch(

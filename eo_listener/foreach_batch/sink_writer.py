@@ -95,12 +95,7 @@ class SinkWriter:
                 self._pause(pauses, error, "retrying to read the ledger")
 
     def write(
-        self,
-        sink: Sink,
-        frame: Any,
-        entry: Entry,
-        plan: PlannedBatch,
-        renew: Renew | None = None,
+        self, sink: Sink, frame: Any, entry: Entry, plan: PlannedBatch, renew: Renew | None = None
     ) -> Written:
         """Write the rows of `frame`, and the ledger entry `entry`, exactly once.
 

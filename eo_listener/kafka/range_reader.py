@@ -197,10 +197,7 @@ _SMALL: Final = {
 
 
 def oldest_records(
-    properties: Mapping[str, str],
-    offsets: Mapping[TopicPartition, int],
-    *,
-    seconds: float,
+    properties: Mapping[str, str], offsets: Mapping[TopicPartition, int], *, seconds: float
 ) -> dict[TopicPartition, int]:
     """Return the time of the first record at or after each offset, in milliseconds since 1970.
 

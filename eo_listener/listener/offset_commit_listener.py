@@ -25,13 +25,7 @@ from eo_listener.commit.tracking.query_run import RECOMMIT_INTERVAL
 from eo_listener.errors import JvmError
 from eo_listener.events import Observer
 from eo_listener.listener.commit_service import CommitService
-from eo_listener.listener.settings import (
-    FLUSH_TIMEOUT,
-    Guarding,
-    Mode,
-    Rewinding,
-    Settings,
-)
+from eo_listener.listener.settings import FLUSH_TIMEOUT, Guarding, Mode, Rewinding, Settings
 from eo_listener.model.argument_checks import require_observers, require_seconds
 from eo_listener.model.fault_points import fault_point
 from eo_listener.observers.bounded_server import LOOPBACK

@@ -48,10 +48,7 @@ class CommitMetadata:
     ) -> CommitMetadata:
         """Return the metadata for a batch of a progress event, with shortened ids."""
         return cls(
-            name=name or "",
-            query_id=short_id(query_id),
-            run_id=short_id(run_id),
-            batch_id=batch_id,
+            name=name or "", query_id=short_id(query_id), run_id=short_id(run_id), batch_id=batch_id
         )
 
     def __str__(self) -> str:

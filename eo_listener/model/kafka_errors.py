@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 COORDINATOR_MOVES: Final = frozenset(
-    {
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "COORDINATOR_NOT_AVAILABLE",
-        "NOT_COORDINATOR",
-        "_WAIT_COORD",
-    }
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "_WAIT_COORD"}
 )
 """Errors of a group whose coordinator is being elected, is loading, or has moved."""
 
@@ -286,9 +281,7 @@ _MEANINGS = {
         "nothing to do if it was deleted: the next commit recreates it",
     ),
     "GROUP_AUTHORIZATION_FAILED": ErrorMeaning(
-        "the client may not use this group",
-        "add an ACL: operation Read on the group",
-        lasting=True,
+        "the client may not use this group", "add an ACL: operation Read on the group", lasting=True
     ),
     "TOPIC_AUTHORIZATION_FAILED": ErrorMeaning(
         "the client may not commit for this topic",

@@ -193,9 +193,7 @@ def _with_members(about: str, group: GroupFacts, plan: Request) -> CheckFinding:
             "they run",
         )
     return warning(
-        about,
-        f"it has {members}, which may commit too: the last commit wins",
-        _OWN_GROUP,
+        about, f"it has {members}, which may commit too: the last commit wins", _OWN_GROUP
     )
 
 

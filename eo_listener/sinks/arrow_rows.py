@@ -211,11 +211,7 @@ class TooManyBytesError(SinkError):
 
 
 def stream(
-    frame: Any,
-    plan: PlannedBatch,
-    *,
-    task_rows: int = TASK_ROWS,
-    at_once: bool = False,
+    frame: Any, plan: PlannedBatch, *, task_rows: int = TASK_ROWS, at_once: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of the DataFrame `frame` as record batches with the columns of `frame`.
 

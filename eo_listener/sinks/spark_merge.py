@@ -142,9 +142,7 @@ class Merge:
         )
         newest = self._newest()
         return staged.select(
-            "*",
-            F.expr(_ordered(newest.place())).alias(_PLACE),
-            F.expr(newest.tied()).alias(_TIED),
+            "*", F.expr(_ordered(newest.place())).alias(_PLACE), F.expr(newest.tied()).alias(_TIED)
         )
 
     def _value(self, name: str) -> Column:

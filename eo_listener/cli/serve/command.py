@@ -283,9 +283,5 @@ class _Service:
             self._audit.close()
 
     def _answer(self, target: str) -> Response:
-        problems = [
-            problem
-            for problem in (poller.problem for poller in self._pollers)
-            if problem is not None
-        ]
+        problems = [problem for poller in self._pollers if (problem := poller.problem) is not None]
         return respond(self._watched.view(), problems, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
 
@@ -18,10 +19,9 @@ def node(tag: str, *children: Element | str | None, **attributes: str | None) ->
     Invisible characters (control characters, marks that change the direction of writing) become
     escapes.
     """
-    element = Element(
-        tag,
-        {_name(key): escaped(value) for key, value in attributes.items() if value is not None},
-    )
+    names = {key: "class" if key == "cls" else key.replace("_", "-") for key in attributes}
+    present = {names[key]: escaped(value) for key, value in attributes.items() if value is not None}
+    element = Element(tag, present)
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
@@ -34,10 +34,6 @@ def node(tag: str, *children: Element | str | None, **attributes: str | None) ->
             else:
                 last.tail = (last.tail or "") + text
     return element
-
-
-def _name(attribute: str) -> str:
-    return "class" if attribute == "cls" else attribute.replace("_", "-")
 
 
 def html(page: Element) -> bytes:
@@ -62,6 +58,12 @@ def number(value: float | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def definitions(texts: Mapping[str, str]) -> Element:
+    """Return a list of names, each with its text."""
+    entries = (node("div", node("dt", name), node("dd", text)) for name, text in texts.items())
+    return node("dl", *entries)
 
 
 def table(headings: list[str], rows: list[list[str | Element]], **attributes: str) -> Element:

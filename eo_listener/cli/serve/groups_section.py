@@ -9,12 +9,13 @@ import hashlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from eo_listener.cli.group_status import GroupStatus
 from eo_listener.cli.options import utc
-from eo_listener.cli.serve.elements import cut, excess, node, number, table
+from eo_listener.cli.serve.elements import cut, definitions, excess, node, number, table
 from eo_listener.cli.serve.watched import Groups, Point, View
 from eo_listener.cli.status_screen import query_of, transactions_command
 from eo_listener.errors import counted, few, length
@@ -70,23 +71,20 @@ def alarm(
             cause="the name or cluster is wrong, or its query has not run for a week",
             commands=(preflight,),
         )
-    withheld = group.withheld
-    if withheld:
-        return GroupAlarm(
-            kind="withheld",
-            what=f"the listener's guard withholds newer offsets of {few(withheld, 3)}",
-            cause="a batch did not continue the previous batch: GuardViolation in the query's log. "
-            'To accept it, start the query with guard="warn"',
-            commands=tuple(_commands(group, cluster, checkpoint)),
+    if group.withheld:
+        kind = "withheld"
+        what = f"the listener's guard withholds newer offsets of {few(group.withheld, 3)}"
+        cause = (
+            "a batch did not continue the previous batch: GuardViolation in the query's log. "
+            'To accept it, start the query with guard="warn"'
         )
-    if group.verdict in _CAUSES:
-        return GroupAlarm(
-            kind=group.verdict.value,
-            what=MEANINGS[group.verdict],
-            cause=_CAUSES[group.verdict],
-            commands=tuple(_commands(group, cluster, checkpoint)),
-        )
-    return None
+    elif group.verdict in _CAUSES:
+        kind, what = group.verdict.value, MEANINGS[group.verdict]
+        cause = _CAUSES[group.verdict]
+    else:
+        return None
+    commands = tuple(_commands(group, cluster, checkpoint))
+    return GroupAlarm(kind=kind, what=what, cause=cause, commands=commands)
 
 
 def _commands(
@@ -294,12 +292,17 @@ def _row(group: GroupStatus, row: PartitionLag) -> list[str | Element]:
 def _card(view: View, group: GroupStatus, *, link: bool = True) -> Element:
     name = cut(group.group)
     title = node("a", name, href=path_of(group.group)) if link else name
-    points = view.points.get(group.group, ())
+    points, now = view.points.get(group.group, ()), view.now.monotonic
     return node(
         "article",
         node("h3", title, " ", _badge(group)),
-        node("dl", *_facts(group, points)) if group.error is None and group.rows else None,
-        node("div", *_charts(view, points), cls="charts"),
+        _facts(group, points) if group.error is None and group.rows else None,
+        node(
+            "div",
+            chart(points, now, "lag", attrgetter("lag")),
+            chart(points, now, "records a second", attrgetter("rate")),
+            cls="charts",
+        ),
     )
 
 
@@ -315,7 +318,7 @@ def _badge(group: GroupStatus) -> Element:
     return node("strong", group.verdict.value, cls=f"badge {kind}", title=MEANINGS[group.verdict])
 
 
-def _facts(group: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
+def _facts(group: GroupStatus, points: Sequence[Point]) -> Element:
     lag = "unknown" if group.lag is None else number(group.lag)
     if group.stable_lag not in (None, group.lag):
         lag += f" ({number(group.stable_lag)} stable)"
@@ -335,18 +338,7 @@ def _facts(group: GroupStatus, points: Sequence[Point]) -> Iterator[Element]:
         facts["open transaction"] = "blocks readers"
     if newest is not None:
         facts["query"] = f"{cut(newest.author)}{_batch(newest)}"
-    for name, value in facts.items():
-        yield node("div", node("dt", name), node("dd", value))
-
-
-def _charts(view: View, points: Sequence[Point]) -> Iterator[Element]:
-    now = view.now.monotonic
-    for line_chart in (
-        chart(points, now, "lag", lambda point: point.lag),
-        chart(points, now, "records a second", lambda point: point.rate),
-    ):
-        if line_chart is not None:
-            yield line_chart
+    return definitions(facts)
 
 
 def _pages(page: int, pages: int) -> Element:
@@ -362,31 +354,15 @@ def _gone(view: View) -> Element | None:
     if not view.gone:
         return None
     newest = sorted(view.gone.items(), key=lambda entry: entry[1], reverse=True)
-    return node(
-        "div",
-        node("h3", "no longer there"),
-        node(
-            "ul",
-            *(
-                node("li", f"{cut(name)}: held offsets until {utc(round(view.wall(at) * 1000))}")
-                for name, at in newest[:_GONE]
-            ),
-            excess(len(newest), _GONE, "more", "li"),
-        ),
+    lines = (
+        node("li", f"{cut(name)}: held offsets until {utc(round(view.wall(at) * 1000))}")
+        for name, at in newest[:_GONE]
     )
+    names = node("ul", *lines, excess(len(newest), _GONE, "more", "li"))
+    return node("div", node("h3", "no longer there"), names)
 
 
 def legend() -> Element:
     """Return the explanation of the verdicts."""
-    return node(
-        "details",
-        node("summary", "meanings of the verdicts"),
-        node(
-            "dl",
-            *(
-                node("div", node("dt", verdict.value), node("dd", meaning))
-                for verdict, meaning in MEANINGS.items()
-            ),
-        ),
-        id="legend",
-    )
+    meanings = definitions({verdict.value: meaning for verdict, meaning in MEANINGS.items()})
+    return node("details", node("summary", "meanings of the verdicts"), meanings, id="legend")

@@ -269,19 +269,14 @@ def _errors(view: View) -> Element | None:
     if not view.errors:
         return None
     return node(
-        "section",
-        node("h2", "last errors"),
-        node("ul", *map(_error, view.errors), cls="errors"),
+        "section", node("h2", "last errors"), node("ul", *map(_error, view.errors), cls="errors")
     )
 
 
 def _error(error: LoggedError) -> Element:
-    times = (
-        ""
-        if error.times == 1
-        else f", {error.times:,} times since {utc(round(error.first * 1000))}"
-    )
-    when = f"{utc(round(error.last * 1000))}{times}"
+    when = utc(round(error.last * 1000))
+    if error.times > 1:
+        when += f", {error.times:,} times since {utc(round(error.first * 1000))}"
     return node("li", node("small", when), " ", f"{cut(error.about)}: {cut(error.error, _TEXT)}")
 
 

@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from eo_listener.cli.options import picked
 from eo_listener.cli.serve.page import group_page, overview
 from eo_listener.cli.serve.watched import Groups, Reading, Unknown, View
 from eo_listener.errors import MissingExtraError, SettingsError
@@ -40,12 +41,13 @@ class AllowedHosts:
 
     def __init__(self, address: str, names: Iterable[str] = ()) -> None:
         for name in names:
-            if not _NAME.fullmatch(name) and not _is_address(name):
+            if not _NAME.fullmatch(name) and _address(name) is None:
                 raise SettingsError(
                     f"--allow-host must be a host name, got {name!r}",
                     fix="Write it as in the browser, without scheme or port: lag.example.com",
                 )
-        self._every = _is_wildcard(address)
+        listens = _address(address)
+        self._every = listens is not None and listens.is_unspecified
         self._names = {_plain(name) for name in (*_LOCAL, address, *names)}
 
     def allows(self, header: str) -> bool:
@@ -54,26 +56,18 @@ class AllowedHosts:
         if match is None:
             return False
         name = match["six"] or match["name"]
-        return _plain(name) in self._names or (self._every and _is_address(name))
+        return _plain(name) in self._names or (self._every and _address(name) is not None)
 
 
 def _plain(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
-def _is_wildcard(address: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(address).is_unspecified
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        return None
 
 
 _GROUP: Final = re.compile(r"/group/[0-9a-f]{16}")
@@ -199,14 +193,8 @@ def _metrics(view: View) -> Response:
     groups, audit = view.groups, view.audit
     audited = None
     if isinstance(audit, Reading):
-        result = audit.value
-        audited = metrics.AuditNumbers(
-            at=audit.at.wall,
-            lost=result.lost,
-            doubled=result.doubled,
-            to_act_on=result.to_act_on,
-            complete=result.complete,
-        )
+        numbers = picked(audit.value, "lost", "doubled", "to_act_on", "complete")
+        audited = metrics.AuditNumbers(at=audit.at.wall, **numbers)
     behind = metrics.exposed_audit(audited)
     if isinstance(groups, Unknown):
         nothing = metrics.exposed(metrics.StatusNumbers(cluster=view.servers))
@@ -261,12 +249,10 @@ class _Handler(BoundedHandler):
         return "eo-listener"
 
     def do_GET(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the response."""
+        """Send the response; `_send` leaves out its body for a HEAD."""
         self._send(self._found())
 
-    def do_HEAD(self) -> None:  # noqa: N802  # http.server's name for it
-        """Send the response without its body."""
-        self._send(self._found())
+    do_HEAD = do_GET  # noqa: N815  # http.server's name for it
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the library's
         """Answer a request that http.server refuses, with the same headers as any response."""

@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from eo_listener.commit.groups.cluster_state import STANDSTILL, ClusterState
-from eo_listener.commit.groups.group_state import (
-    CommitRequest,
-    GroupState,
-    SnapshotRequest,
-)
+from eo_listener.commit.groups.group_state import CommitRequest, GroupState, SnapshotRequest
 from eo_listener.commit.groups.policy import Backoff, Policy
 from eo_listener.errors import KafkaError, SettingsError
 from eo_listener.events import Event, InternalError, Observer
@@ -116,8 +112,7 @@ class Worker:
         self._thread.join(max(0.1, deadline - time.monotonic()))
         if self._thread.is_alive():
             logger.info(
-                "%s is abandoned: Kafka has not answered its last request",
-                self._thread.name,
+                "%s is abandoned: Kafka has not answered its last request", self._thread.name
             )
         with self._changed:
             abandoned = self._cluster_state.abandon()

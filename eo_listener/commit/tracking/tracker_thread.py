@@ -37,12 +37,7 @@ class TrackerThread:
     ) -> None:
         self._observers = observers
         self._tracker = QueryTracker(
-            routing,
-            queries,
-            committer,
-            observers,
-            guard=guard,
-            recommit_interval=recommit_interval,
+            routing, queries, committer, observers, guard=guard, recommit_interval=recommit_interval
         )
         self._changed = threading.Condition()
         self._buffer = EventBuffer()

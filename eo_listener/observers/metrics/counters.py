@@ -25,81 +25,53 @@ GroupKey = tuple[str, str]
 """A cluster and one of its groups."""
 
 GROUP: Final = ("cluster", "consumergroup")
+QUERY: Final = ("query",)
 LATENCIES: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LATENCY_BOUNDS: Final = (*map(str, LATENCIES), "+Inf")
 _LOG_ENDS = 64  # log ends not reached yet; above this number, every second one is dropped
 
 
 class Counted(Enum):
-    """The counters. The labels of a series begin with its group or its query."""
+    """The counters: what each counts, and its labels, which begin with a group or a query."""
 
-    COMMITS = ("commits", "Commit requests that the group coordinator confirmed.", GROUP)
+    COMMITS = ("Commit requests that the group coordinator confirmed.", GROUP)
     COMMIT_FAILURES = (
-        "commit_failures",
         "Commit requests that failed, by Kafka's error name; each is retried.",
         (*GROUP, "code"),
     )
-    COMMIT_REFUSALS = (
-        "commit_refusals",
-        "Commits refused before sending, by reason.",
-        (*GROUP, "reason"),
-    )
-    GROUP_INCIDENTS = (
-        "group_incidents",
-        "Other incidents of the group, by kind.",
-        (*GROUP, "kind"),
-    )
-    INTERNAL_ERRORS = (
-        "internal_errors",
-        "Unexpected errors inside eo_listener; the log has each of them.",
-        (),
-    )
+    COMMIT_REFUSALS = ("Commits refused before sending, by reason.", (*GROUP, "reason"))
+    GROUP_INCIDENTS = ("Other incidents of the group, by kind.", (*GROUP, "kind"))
+    INTERNAL_ERRORS = ("Unexpected errors inside eo_listener; the log has each of them.", ())
     GUARD_VIOLATIONS = (
-        "guard_violations",
         "Partitions in which a batch did not continue where the batch before ended, by kind.",
-        ("query", "kind"),
+        (*QUERY, "kind"),
     )
-    PROGRESS_EVENT_GAPS = (
-        "progress_event_gaps",
-        "Times that progress events did not arrive.",
-        ("query",),
-    )
-    SOURCES_IGNORED = (
-        "sources_ignored",
-        "Sources that are not committed because of a wrong setting.",
-        ("query",),
-    )
+    PROGRESS_EVENT_GAPS = ("Times that progress events did not arrive.", QUERY)
+    SOURCES_IGNORED = ("Sources that are not committed because of a wrong setting.", QUERY)
     SINK_BATCHES = (
-        "sink_batches",
         "Batches by outcome: applied, or replayed because the sink already had them.",
-        ("query", "outcome"),
+        (*QUERY, "outcome"),
     )
-    SINK_BATCH_FAILURES = (
-        "sink_batch_failures",
-        "Batches that failed, by the class of the error.",
-        ("query", "error"),
-    )
-    SINK_ROWS = ("sink_rows", "Rows written to the sinks.", ("query",))
-    SINK_DEAD_LETTERS = (
-        "sink_dead_letters",
-        "Rows written to dead-letter tables.",
-        ("query",),
-    )
+    SINK_BATCH_FAILURES = ("Batches that failed, by the class of the error.", (*QUERY, "error"))
+    SINK_ROWS = ("Rows written to the sinks.", QUERY)
+    SINK_DEAD_LETTERS = ("Rows written to dead-letter tables.", QUERY)
     SINK_ACCEPTED_GAP_OFFSETS = (
-        "sink_accepted_gap_offsets",
         'Offsets in gaps that on_gap="accept" accepted: their records are lost.',
-        ("query",),
+        QUERY,
     )
     SINK_QUERY_STATES_LOST = (
-        "sink_query_states_lost",
         "Times that a stateful query started in a sink without its state.",
-        ("query",),
+        QUERY,
     )
 
-    def __init__(self, title: str, meaning: str, labels: Labels) -> None:
-        self.title = f"eo_listener_{title}"  # without `_total`, which the library adds
+    def __init__(self, meaning: str, labels: Labels) -> None:
         self.meaning = meaning
         self.labels = labels
+
+    @property
+    def title(self) -> str:
+        """The metric's name, without `_total`, which the library adds."""
+        return f"eo_listener_{self.name.lower()}"
 
 
 class TimeLag:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -41,6 +41,8 @@ from eo_listener.version import __version__
 
 logger = logging.getLogger("eo_listener")
 
+_WITHOUT_SERIES: Final = "Partitions without a series of their own, because of the limit on series."
+
 
 class Families:
     """Makes Prometheus metrics from numbers. Topics beyond `limit` partitions have only sums."""
@@ -57,11 +59,10 @@ class Families:
         yield InfoMetricFamily(
             "eo_listener_build", "Version of eo_listener, as a label.", {"version": __version__}
         )
-        yield gauge(
+        yield total(
             "start_timestamp_seconds",
             "Time at which this process began to count, in seconds since the epoch.",
-            (),
-            [((), numbers.started)],
+            numbers.started,
         )
         for family in Counted:
             counter = CounterMetricFamily(family.title, family.meaning, labels=family.labels)
@@ -88,12 +89,7 @@ class Families:
         yield from _group_offsets(numbers, groups)
         beyond = applied.beyond + groups.beyond
         self._say(beyond)
-        yield gauge(
-            "partitions_without_series",
-            "Partitions without a series of their own, because of the limit on series.",
-            (),
-            [((), beyond)],
-        )
+        yield total("partitions_without_series", _WITHOUT_SERIES, beyond)
         yield log_ends(
             "topic_partition_current_offset",
             "Log end offset when the newest batch was planned, by partition.",
@@ -309,6 +305,11 @@ def gauge(
     return family
 
 
+def total(name: str, meaning: str, value: float | None) -> GaugeMetricFamily:
+    """Return a gauge without labels."""
+    return gauge(name, meaning, (), [((), value)])
+
+
 def by_topic(
     offsets: Mapping[TopicPartition, int],
 ) -> Iterable[tuple[str, dict[TopicPartition, int]]]:
@@ -384,6 +385,16 @@ class GroupNumbers(NamedTuple):
     verdict: LagVerdict | None
     read: bool
 
+    @property
+    def committed(self) -> Offsets:
+        """The committed offsets."""
+        return {row.partition: row.committed for row in self.rows if row.committed is not None}
+
+    @property
+    def log_ends(self) -> Offsets:
+        """The known log ends."""
+        return {row.partition: row.log_end for row in self.rows if row.log_end is not None}
+
 
 class AuditNumbers(NamedTuple):
     """The results of an audit; `at` is its start, in seconds since the epoch."""
@@ -422,9 +433,7 @@ def exposed_audit(audit: AuditNumbers | None) -> bytes:
 
 
 def _text(families: Iterator[Metric]) -> bytes:
-    registry = CollectorRegistry()
-    registry.register(_Drawn(list(families)))
-    return generate_latest(registry)
+    return generate_latest(_Drawn(families))
 
 
 def status_families(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
@@ -433,66 +442,49 @@ def status_families(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]
 
 
 class _Drawn(Collector):
-    def __init__(self, families: list[Metric]) -> None:
+    def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
 
-    def collect(self) -> list[Metric]:
+    def collect(self) -> Iterator[Metric]:
         return self._families
 
 
 def _draw(numbers: StatusNumbers, partitions: int) -> Iterator[Metric]:
-    yield gauge(
+    yield total(
         "status_known",
         "1 while Kafka's offsets are known, 0 while they cannot be read.",
-        (),
-        [((), int(numbers.at is not None))],
+        int(numbers.at is not None),
     )
-    yield gauge(
+    yield total(
         "status_timestamp_seconds",
         "Time at which these numbers were read, in seconds since the epoch.",
-        (),
-        [((), numbers.at)],
+        numbers.at,
     )
     groups = numbers.groups[:_GROUPS]
-    yield gauge(
+    yield total(
         "status_groups_not_read",
         "Groups that Kafka refused, or that exceed the limit on groups.",
-        (),
-        [((), sum(not group.read for group in groups) + len(numbers.groups) - len(groups))],
+        sum(not group.read for group in groups) + len(numbers.groups) - len(groups),
     )
-    budget = SeriesBudget(partitions)
-    yield from _offsets(numbers.cluster, groups, budget)
-    yield from _judged(numbers.cluster, groups)
-    yield _log_ends(numbers.cluster, groups, SeriesBudget(partitions))
-    yield gauge(
-        "status_partitions_without_series",
-        "Partitions without a series of their own, because of the limit on series.",
-        (),
-        [((), budget.beyond)],
-    )
-
-
-def _offsets(
-    cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget
-) -> Iterator[Metric]:
-    return of_groups(
+    budget, cluster = SeriesBudget(partitions), numbers.cluster
+    yield from of_groups(
         _PREFIX,
         (
             "Committed offset, by partition.",
             "Log end offset minus committed offset.",
             "Sum of the committed offsets of a topic.",
         ),
-        (((cluster, group.group), _committed(group), _ends(group)) for group in groups),
+        (((cluster, group.group), group.committed, group.log_ends) for group in groups),
         budget,
     )
-
-
-def _committed(group: GroupNumbers) -> dict[TopicPartition, int]:
-    return {row.partition: row.committed for row in group.rows if row.committed is not None}
-
-
-def _ends(group: GroupNumbers) -> dict[TopicPartition, int]:
-    return {row.partition: row.log_end for row in group.rows if row.log_end is not None}
+    yield from _judged(cluster, groups)
+    yield log_ends(
+        "status_topic_partition_current_offset",
+        "Log end offset, by partition.",
+        [(cluster, {tp: end for group in groups for tp, end in group.log_ends.items()})],
+        SeriesBudget(partitions),
+    )
+    yield total("status_partitions_without_series", _WITHOUT_SERIES, budget.beyond)
 
 
 def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
@@ -515,18 +507,6 @@ def _judged(cluster: str, groups: Sequence[GroupNumbers]) -> Iterator[Metric]:
     )
 
 
-def _log_ends(cluster: str, groups: Sequence[GroupNumbers], budget: SeriesBudget) -> Metric:
-    ends: dict[TopicPartition, int] = {}
-    for group in groups:
-        ends.update(_ends(group))
-    return log_ends(
-        "status_topic_partition_current_offset",
-        "Log end offset, by partition.",
-        [(cluster, ends)],
-        budget,
-    )
-
-
 def audit_families(audit: AuditNumbers | None) -> Iterator[Metric]:
     """Yield the metric families of an audit, including empty families."""
     for name, meaning, value in (
@@ -540,4 +520,4 @@ def audit_families(audit: AuditNumbers | None) -> Iterator[Metric]:
         ("doubled_records", "Records that were applied twice.", audit and audit.doubled),
         ("findings", "Findings of the audit to act on.", audit and audit.to_act_on),
     ):
-        yield gauge(f"status_audit_{name}", meaning, (), [((), value)])
+        yield total(f"status_audit_{name}", meaning, value)

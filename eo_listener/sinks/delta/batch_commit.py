@@ -22,11 +22,7 @@ from eo_listener.model.fault_points import fault_point
 from eo_listener.model.ledger import Applied, Entry
 from eo_listener.sinks.dead_letters import REASON, RowFilter
 from eo_listener.sinks.delta.arguments import at
-from eo_listener.sinks.delta.catalog import (
-    add_columns,
-    check_no_number,
-    create,
-)
+from eo_listener.sinks.delta.catalog import add_columns, check_no_number, create
 from eo_listener.sinks.delta.commits import BatchRecord, QueryState, application_id
 from eo_listener.sinks.delta.errors import explained, in_doubt, taken_back, taken_back_meanwhile
 from eo_listener.sinks.delta.merge import prepared

@@ -102,12 +102,7 @@ class _RenameCommit(BatchCommit):
     """Gives the heads of the old name to the new name, in one commit under the old name."""
 
     def __init__(
-        self,
-        target: Target,
-        connection: Connection,
-        label: str,
-        frame: DataFrame,
-        rename: Rename,
+        self, target: Target, connection: Connection, label: str, frame: DataFrame, rename: Rename
     ) -> None:
         entry = Entry(
             query=rename.old.query, query_id="", run_id=str(uuid4()), batch_id=0, moves={}

@@ -25,13 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.types import NullType, StringType, StructField, StructType
 
-from eo_listener.errors import (
-    FormatError,
-    JvmError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.errors import FormatError, JvmError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.ledger import Entry
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, Refusals
 from eo_listener.sinks.iceberg import catalog

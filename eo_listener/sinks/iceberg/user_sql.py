@@ -110,8 +110,7 @@ class Turns:
                         fix="Write one batch after the other",
                     )
                 if not self._changed.wait_for(
-                    lambda: self._turns.get(number) is not holder,
-                    self._longest,
+                    lambda: self._turns.get(number) is not holder, self._longest
                 ):
                     raise self._held_up(holder, entry)
             self._turns[number] = _Turn(here, f"batch {entry.batch_id} of {entry.query!r}")

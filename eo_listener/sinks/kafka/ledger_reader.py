@@ -84,10 +84,7 @@ class KafkaLedgerReader:
         Raises the errors of `ledgers`.
         """
         with self._rights("Read"):
-            reading = self.topic.read(
-                lambda key, _: concerns(owner(key)),
-                pending_timeout=_GRACE,
-            )
+            reading = self.topic.read(lambda key, _: concerns(owner(key)), pending_timeout=_GRACE)
         self.partitions = reading.partitions
         open_keys: list[LedgerKey] = []
         for pending in reading.pending:

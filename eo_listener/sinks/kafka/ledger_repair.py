@@ -292,10 +292,7 @@ class KafkaLedgerRepair:
         self._logs.close()
 
     def _transact(
-        self,
-        keys: tuple[LedgerKey, ...],
-        plan: _Plan,
-        is_done: Callable[[LedgerRecords], bool],
+        self, keys: tuple[LedgerKey, ...], plan: _Plan, is_done: Callable[[LedgerRecords], bool]
     ) -> None:
         """Write the records that `plan` returns, under the transactional id of the first key."""
         name = sink_transactional_id(*keys[0])

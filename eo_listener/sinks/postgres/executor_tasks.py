@@ -19,12 +19,7 @@ import pyarrow as pa
 from psycopg.pq import TransactionStatus
 from pyspark import TaskContext, cloudpickle
 
-from eo_listener.errors import (
-    EoListenerError,
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SinkError,
-)
+from eo_listener.errors import EoListenerError, OutcomeUnknownError, RetriableSinkError, SinkError
 from eo_listener.sinks.postgres.connection import answers
 
 if TYPE_CHECKING:

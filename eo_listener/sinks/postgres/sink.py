@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 
-from eo_listener.errors import (
-    OutcomeUnknownError,
-    RetriableSinkError,
-    SettingsError,
-    SinkError,
-)
+from eo_listener.errors import OutcomeUnknownError, RetriableSinkError, SettingsError, SinkError
 from eo_listener.model.check_finding import CheckFinding, Findings, checked
 from eo_listener.model.ledger import Applied, Entry, Head, LedgerKey
 from eo_listener.model.ledger_place import LedgerPlace

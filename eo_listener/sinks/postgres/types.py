@@ -77,11 +77,7 @@ _SINCE: Final = "make_dt_interval(0, 0, 0, 0.000001) * unix_micros({0})"
 _UTC: Final = f"cast(timestamp_ntz'1970-01-01' + {_SINCE} AS string)"
 _STAMP: Final = f"concat({_UTC}, '+00')"
 _NO_UTF8: Final = "cast(X'ff' AS string)"  # a text that RowFilter refuses
-_ITEMS: Final = {
-    "elementType": "{}",
-    "keyType": "map_keys({})",
-    "valueType": "map_values({})",
-}
+_ITEMS: Final = {"elementType": "{}", "keyType": "map_keys({})", "valueType": "map_values({})"}
 _COLUMN_TEXTS: Final = {
     Encoding.WORD: _WORD,
     Encoding.STAMP: _STAMP,
@@ -103,11 +99,7 @@ class ColumnFormat:
     element: Encoding | None = None
 
 
-_FAR: Final = {
-    "date": Encoding.WORD,
-    "timestamp": Encoding.STAMP,
-    "timestamp_ntz": Encoding.WORD,
-}
+_FAR: Final = {"date": Encoding.WORD, "timestamp": Encoding.STAMP, "timestamp_ntz": Encoding.WORD}
 # Spark's name: (type of a new column, encoding, types that an existing column may have)
 _SIMPLE: Final[dict[str, tuple[str, Encoding, frozenset[str]]]] = {
     "byte": ("smallint", Encoding.PLAIN, _WHOLE | _TEXTS),

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from eo_listener.model.ledger import LedgerKey
 from eo_listener.sinks.foreign_writer import ledger_changed
-from eo_listener.sinks.ledger_sql import (
-    HEADS,
-    LedgerSql,
-    moved_heads,
-    read_heads,
-)
+from eo_listener.sinks.ledger_sql import HEADS, LedgerSql, moved_heads, read_heads
 from eo_listener.sinks.sqlite.catalog import SCHEMA, columns_of
 from eo_listener.sinks.target import not_created
 

@@ -152,10 +152,7 @@ class SqliteSink:
             max_dead_letters=max_dead_letters,
         )
         self._file = DatabaseFile(
-            absolute(path),
-            create=create,
-            busy_timeout=busy_timeout,
-            foreign_keys=foreign_keys,
+            absolute(path), create=create, busy_timeout=busy_timeout, foreign_keys=foreign_keys
         )
         self._letters = (
             DeadLetterSql(table=in_file(dead_letters), placeholder="?", moment="text")

@@ -14,19 +14,10 @@ from eo_listener.sinks.sqlite.connection import Connection
 from eo_listener.sinks.target import STAGED, Target
 
 _WRITES: Final = frozenset(
-    {
-        sqlite3.SQLITE_INSERT,
-        sqlite3.SQLITE_UPDATE,
-        sqlite3.SQLITE_DELETE,
-        sqlite3.SQLITE_DROP_TABLE,
-    }
+    {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE}
 )
 _CHANGES: Final = frozenset(
-    {
-        sqlite3.SQLITE_ALTER_TABLE,
-        sqlite3.SQLITE_CREATE_TRIGGER,
-        sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
-    }
+    {sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_CREATE_TRIGGER, sqlite3.SQLITE_CREATE_TEMP_TRIGGER}
 )
 """The actions, as SQLite's authorizer names them, whose second argument is the table.
 

@@ -87,9 +87,7 @@ class Receiver(Protocol):
 
 
 def wrap(
-    receiver: Receiver,
-    hold: Callable[[RunningQuery], None],
-    session: SparkSession | None = None,
+    receiver: Receiver, hold: Callable[[RunningQuery], None], session: SparkSession | None = None
 ) -> Any:
     """Return the Java listener that passes its events to `receiver`.
 

@@ -68,11 +68,7 @@ def write_rows(
 
 
 def write_identified_rows(
-    frame: Any,
-    batch: str,
-    layout: RecordLayout,
-    identity: Collection[str],
-    header: IdentityHeader,
+    frame: Any, batch: str, layout: RecordLayout, identity: Collection[str], header: IdentityHeader
 ) -> None:
     """Write the rows of `frame` like `write_rows`; the columns `identity` identify a row.
 

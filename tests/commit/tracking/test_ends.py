@@ -277,6 +277,19 @@ def test_the_last_events_of_a_run_may_come_after_it_has_ended(tracking: MemoryTr
     assert not tracking.of(SourceIgnored)
 
 
+def test_the_committer_hears_of_each_end(
+    tracking: MemoryTracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told, or seen: what it could not commit of the run ends with it."""
+    ended: list[str] = []
+    monkeypatch.setattr(tracking.committer, "end_run", ended.append)
+    tracking.hear(0.0, event(0, None, 10), event(0, None, 10, run="r2", query="q2"))
+    tracking.end(1.0, "r1")
+    tracking.queries.ended_runs.add("r2")
+    tracking.pass_until(HOUR, 1.0)
+    assert {*ended} == {"r1", "r2"}
+
+
 def test_by_default_nothing_goes_back(tracking: MemoryTracking) -> None:
     """A new checkpoint is refused until it has passed what its group holds."""
     tracking.hear(0.0, event(0, None, 100))
