@@ -440,9 +440,10 @@ def repair(
     java: AfterTakeOver,
     *failed: KafkaError | None,
     limit: float = 0.01,
+    producers: Mock | None = None,
 ) -> TransactionRepair:
     """A repair whose producers take the id over, or fail to."""
-    producers = Mock()
+    producers = producers or Mock()
     producers.return_value.take_over.side_effect = chain(failed, repeat(None))
     for name, value in {"_PAUSE": 0.01, "_TIMEOUT": limit, "BatchProducer": producers}.items():
         monkeypatch.setattr(open_transactions, name, value)
@@ -534,7 +535,8 @@ def test_a_time_out_above_what_brokers_allow(monkeypatch: pytest.MonkeyPatch) ->
     """The id is taken over for some seconds, however long its own transactions may last."""
     too_long = KafkaError("refused", code="INVALID_TRANSACTION_TIMEOUT")
     for failed, timeouts in ((None, [10.0]), (too_long, [10.0, 1.0]), (LOST, [10.0])):
-        assert not repair(monkeypatch, AfterTakeOver(), failed).fence(ID, transaction())
-        producers: Any = open_transactions.BatchProducer
+        producers = Mock()
+        made = repair(monkeypatch, AfterTakeOver(), failed, producers=producers)
+        assert not made.fence(ID, transaction())
         taken = [call.kwargs["transaction_timeout"] for call in producers.call_args_list]
         assert taken == timeouts, "one that may have been done is not done again"
