@@ -166,7 +166,7 @@ class TestInterruptedRepairs(InterruptedRepairs):
     @contextmanager
     def crash(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(KafkaLedgerRepair, "_end", lambda self, name: None)
+            patch.setattr(KafkaLedgerRepair, "_take_over", lambda self, name: None)
             patch.setattr(BatchProducer, "leave", lambda self: None)
             yield
 
