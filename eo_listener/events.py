@@ -68,6 +68,7 @@ class Refusal(Enum):
     BELOW_GROUP = "below what the group holds"
     BEYOND_LOG_END = "beyond the end of the log"
     WITHHELD_BEFORE = "withheld by the guard in an earlier run"
+    AFTER_END = "of a run that has ended, and somebody else has committed since"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

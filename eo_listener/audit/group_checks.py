@@ -182,7 +182,7 @@ class _GroupCheck:
         own = None if checkpoint is None else checkpoint.query_id
         if checkpoint is None or own is None or checkpoint.damaged:
             return
-        unread = {}
+        unread: dict[bool, dict[TopicPartition, OffsetRange]] = {}  # by whether that is certain
         for tp, start in checkpoint.began.items():
             at, writer = self._group.after.get(tp), self._group.writer(tp)
             is_own = writer is not None and writer.query_id and own.startswith(writer.query_id)
@@ -192,26 +192,25 @@ class _GroupCheck:
             held = max(at.offset, (writer and writer.rewound_from) or 0)
             offset = max(held, self._applied.get(tp, 0), self._log_start(tp))
             if offset < start and tp.topic not in self._positions.uncommitted:
-                unread[tp] = OffsetRange(offset, start)
-        if unread:
+                unread.setdefault(writer is not None, {})[tp] = OffsetRange(offset, start)
+        for is_certain, ranges in unread.items():
             group = self._group.name
-            is_certain = all(self._group.writer(tp) is not None for tp in unread)
             again = (
                 "read them with a batch query (spark.read, with startingOffsets and endingOffsets)"
-                if any(checkpoint.done.get(tp, 0) > offsets.until for tp, offsets in unread.items())
+                if any(checkpoint.done.get(tp, 0) > offsets.until for tp, offsets in ranges.items())
                 else f"stop the query, then {self._advice.begin_from_group(group)}"
             )
             yield PositionFindingKind.NEVER_READ.finding(
                 self.about,
                 "the query began to read beyond the offsets that another program has committed: "
-                f"the {size(unread.values()):,} records in between "
-                f"{'were' if is_certain else 'may have been'} not read: {listed(unread)}",
+                f"the {size(ranges.values()):,} records in between "
+                f"{'were' if is_certain else 'may have been'} not read: {listed(ranges)}",
                 cause="the query has a new checkpoint, and its startingOffsets (latest by default) "
                 "are not the group's offsets; or the group is not this query's"
                 + ("" if is_certain else "; or somebody has moved the group back since"),
                 fix=f"check that {group} is the query's group; if it is, {again}"
                 + ("" if is_certain else _ONLY_BACK),
-                ranges=single(unread),
+                ranges=single(ranges),
                 harm=None if is_certain else Harm.UNPROVED,
             )
 

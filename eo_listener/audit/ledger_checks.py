@@ -357,15 +357,17 @@ class _LedgerCheck:
         if present:
             yield PositionFindingKind.LEDGER_BEHIND.finding(
                 self.about,
-                f"it is behind the checkpoint: {listed(behind)}; but the table has rows at "
-                f"{present:,} of these offsets",
+                f"it is behind the checkpoint: {listed(present)}; but the table has rows at these "
+                "offsets, except where Kafka may have no record",
                 cause="only the ledger was restored from an older copy, or another program wrote "
                 "these rows",
                 fix=self._advice.keep_rows(),
-                ranges=single(behind),
+                ranges=single(present),
                 harm=Harm.UNPROVED,
             )
-            return
+            behind = {tp: offsets for tp, offsets in behind.items() if tp not in present}
+            if not behind:
+                return
         gone, back = self._deleted(behind), self._ledger.rollback
         rest = f", of which Kafka has deleted up to {size(gone.values()):,}" if gone else ""
         yield PositionFindingKind.LEDGER_BEHIND.finding(
@@ -385,12 +387,17 @@ class _LedgerCheck:
             harm=self._harm,
         )
 
-    def _present(self, behind: Ranges) -> int:
-        """Return the number of offsets in `behind` at which the table has rows."""
+    def _present(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
+        """Return the partitions of `behind` of which the table has most rows.
+
+        Transaction markers and compacted records are offsets without a row.
+        """
         unclaimed = self._ledger.unclaimed or {}
-        return sum(
-            size(common((offsets,), unclaimed.get(tp, ()))) for tp, offsets in behind.items()
-        )
+        return {
+            tp: offsets
+            for tp, offsets in behind.items()
+            if 2 * size(common((offsets,), unclaimed.get(tp, ()))) >= offsets.until - offsets.start
+        }
 
     def _deleted(self, behind: Ranges) -> dict[TopicPartition, OffsetRange]:
         """Return the offsets in `behind` that Kafka has deleted."""

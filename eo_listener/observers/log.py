@@ -231,6 +231,13 @@ _REFUSALS = {
             "guard='warn' (follow: --guard warn)"
         ),
     ),
+    events.Refusal.AFTER_END: (
+        (
+            "the query ended before Kafka took these offsets; another query, program or command "
+            "has moved the group since"
+        ),
+        "if the group is this query's, start the query again: it commits its offsets at once",
+    ),
 }
 _VIOLATIONS = {
     events.ViolationKind.GAP: (

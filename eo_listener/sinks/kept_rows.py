@@ -12,7 +12,7 @@ from eo_listener.errors import OutcomeUnknownError
 from eo_listener.sinks.arrow_rows import LOST
 from eo_listener.sinks.dead_letters import REASON, DeadLetter, RowFilter
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_names import quoted
 from eo_listener.spark.computed_rows import computed_rows, rows_lost
 from eo_listener.spark.jvm.calls import FAILURES, thrown
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 from eo_listener.errors import SettingsError
 from eo_listener.sinks.newest_row import ORIGIN, require_written, unordered
+from eo_listener.sinks.spark_names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -56,11 +57,6 @@ def types_of(schema: StructType) -> Columns:
 def subschema(schema: StructType, names: Sequence[str]) -> StructType:
     """Return a schema with only the columns `names`, in that order."""
     return type(schema)([schema[name] for name in names])
-
-
-def quoted(name: str) -> str:
-    """Return `name` as a quoted identifier of Spark SQL, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def holds(stored: DataType, kind: DataType) -> bool:
@@ -190,8 +186,20 @@ def _check_type(rows: StructField, table: StructField, *, compared: bool, tested
             cause=cause,
             fix="Use string or varchar instead of char in the table"
             if is_padded(stored)
-            else f"Cast it to {stored} in the transform",
+            else _to_fit(stored),
         )
+
+
+def _to_fit(stored: str) -> str:
+    """Return the fix for a column that does not fit a table's column of the type `stored`."""
+    if is_nested(stored):  # Spark casts the fields of a struct by their places
+        return f"Build it as {stored}, field by field, in the transform"
+    if stored in _DIGITS or stored.startswith("decimal"):
+        return (
+            f"Widen the table's column; or cast it to {stored} in the transform, which changes "
+            "numbers that do not fit unless Spark runs in ANSI mode"
+        )
+    return f"Cast it to {stored} in the transform"
 
 
 def _declared(column: StructField) -> str:

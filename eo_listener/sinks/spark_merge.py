@@ -18,7 +18,8 @@ from eo_listener.model.fault_points import fault_point
 from eo_listener.sinks.dead_letters import DeadLetter
 from eo_listener.sinks.kept_rows import keep_as_view
 from eo_listener.sinks.newest_row import ORIGIN, STAGED_ORIGIN, Newest, TwoRows, tie, value_columns
-from eo_listener.sinks.spark_columns import is_nested, is_traced, quoted, types_of
+from eo_listener.sinks.spark_columns import is_nested, is_traced, types_of
+from eo_listener.sinks.spark_names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -672,6 +672,8 @@ def test_a_group_that_was_moved_back_is_behind() -> None:
         ((), 20, "starting_offsets(ledger=sink"),
         # Compaction and markers leave offsets without a row.
         ((OffsetRange(45, 60),), 0, "on_gap"),
+        # A single row of another program hides no loss.
+        ((OffsetRange(45, 46),), 20, "starting_offsets(ledger=sink"),
     ],
 )
 def test_a_ledger_that_is_behind_its_rows_lacks_nothing(

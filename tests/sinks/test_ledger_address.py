@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Literal
 from unittest.mock import Mock
 
@@ -105,6 +107,17 @@ def test_reader_and_repair_of_each_store_are_where_they_are_loaded_from(
 ) -> None:
     """They are loaded by name, which no type checker sees."""
     assert isinstance(LedgerAddress.parse(text)._loaded(part), type)
+
+
+def test_without_pyspark_ledgers_of_sqlite_and_kafka_are_read() -> None:
+    """A machine from which only an audit is run needs no Spark for them."""
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from eo_listener.sinks.ledger_address import LedgerAddress\n"
+        "for text in ('sqlite:f', 'kafka:t'):\n"
+        "    for part in ('Reader', 'Repair'): LedgerAddress.parse(text)._loaded(part)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 # Where each sink says that its ledger is

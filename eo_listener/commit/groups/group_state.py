@@ -156,6 +156,7 @@ class GroupState:
 
     def withhold(self, commit: GroupOffsets) -> None:
         """Stop committing these and newer positions; write the guard's mark to the group."""
+        self._begin(commit.owner)
         for tp, position, state in self._open(commit):
             state.withhold(position.metadata)
             self._plan(tp)
@@ -354,7 +355,11 @@ class GroupState:
             self._topics[topic] = KnownTopic(now, frozenset(self._runs), certain)
             if was is None or certain or self._was_stale(topic, was, snapshot):
                 continue
-            stopped = not was.runs.isdisjoint(self._runs)
+            waits = any(
+                tp.topic == topic and is_of(state.wanted, was.runs)
+                for tp, state in self._partitions.items()
+            )
+            stopped = waits or not was.runs.isdisjoint(self._runs)
             if stopped:
                 self._recreated[topic] = was.runs
             waiting = self._forget(tp for tp in tuple(self._partitions) if tp.topic == topic)

@@ -159,6 +159,8 @@ class PartitionState:
         offset of its own, and a lower position does not replace a position that waits.
         """
         self.given_up = False
+        if self.ended_owner is not None and not self._has_ended(position):
+            self.is_read = False  # what the group held before this run is no obstacle
         self._offer(position, policy, recommit=recommit, rivals=rivals)
         if self.confirmed is None or not _are_of_two_queries(self.confirmed, position):
             self.ended_owner = None  # the query runs again, or its run has not ended after all
@@ -359,6 +361,7 @@ class PartitionState:
         if self._has_ended(wanted) and not self.withheld and self._is_taken(committed, wanted):
             self.pending = self.repeat = None
             self._give_up()
+            yield Refusal.AFTER_END
             return
         if self.withheld or requested is None:  # nothing came later
             requested = wanted.offset

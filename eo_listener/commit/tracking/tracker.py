@@ -35,7 +35,6 @@ from eo_listener.events import (
 from eo_listener.model.fault_points import fault_point
 from eo_listener.model.progress import Progress
 from eo_listener.model.protocols import LivePosition, QueryMode, QueryReader
-from eo_listener.offsets import Offsets
 
 
 class RunOrder:
@@ -369,12 +368,10 @@ class QueryTracker:
         """Ask the query once for its beginnings; `first` is the run's first known progress."""
         if run.beginnings is not None or not first.sources:
             return
-        offsets: Mapping[int, Offsets] = {}
         try:
-            offsets = self._queries.beginnings(run.query_id, run.run_id)
-        except JvmError as error:
+            run.begin(self._queries.beginnings(run.query_id, run.run_id), first.batch_id)
+        except JvmError as error:  # the next event tries again
             logger.debug("cannot read the beginnings of query %s: %s", run.query, error)
-        run.begin(offsets, first.batch_id)
 
     def _read_options(
         self, run: QueryRun, now: float, *, planned: bool = True, last: bool = False
@@ -392,6 +389,7 @@ class QueryTracker:
         except JvmError as error:
             logger.debug("query %s cannot be inspected: %s", run.query, error)
             if not planned:
+                run.options_due = now + _SOON
                 return
             run.on_unread(error, now)
             if not run.options_reported and (last or run.options_attempts >= _OPTIONS_ATTEMPTS):

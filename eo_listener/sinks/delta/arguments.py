@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eo_listener.errors import SettingsError
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_names import quoted
 from eo_listener.sinks.target import WriteRules
 
 _PART = re.compile(r"`(?:[^`]|``)+`|\w+")

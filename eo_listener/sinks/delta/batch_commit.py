@@ -154,8 +154,8 @@ class BatchCommit:
 
     def _check_columns(self, columns: tuple[str, ...], existing: StructType) -> None:
         target = self._target
-        missing = [name for name in target.partition_by if name not in (*columns, *existing.names)]
-        if missing:
+        missing = [name for name in target.partition_by if name not in columns]
+        if missing and not existing.names:  # a table that exists keeps its partitions
             raise SettingsError(
                 f"partition_by= names {', '.join(map(repr, missing))}, which the rows lack",
                 fix="Name columns of the transform's result, with the same case",

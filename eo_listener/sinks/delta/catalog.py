@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 
 from eo_listener.errors import SettingsError, few
 from eo_listener.sinks.delta.arguments import Target
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_names import quoted
 from eo_listener.sinks.target import not_created
 from eo_listener.spark.jvm.delta_log import LOG_STORE, other_files
 

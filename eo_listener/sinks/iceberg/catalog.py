@@ -14,7 +14,8 @@ from eo_listener.sinks.iceberg.connection import find
 from eo_listener.sinks.iceberg.errors import EXISTS, NO_NAMESPACE
 from eo_listener.sinks.iceberg.names import TableName
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, quoted, types_of
+from eo_listener.sinks.spark_columns import NEW_COLUMNS, check_typed, types_of
+from eo_listener.sinks.spark_names import quoted
 from eo_listener.sinks.target import not_created
 from eo_listener.spark.jvm.iceberg_errors import ThrownError, java_errors
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, columns_as_sql

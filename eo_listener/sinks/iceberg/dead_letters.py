@@ -38,8 +38,9 @@ from eo_listener.sinks.iceberg.snapshots import PROPERTY
 from eo_listener.sinks.kept_rows import keep_rows
 from eo_listener.sinks.ledger_text import LedgerText
 from eo_listener.sinks.newest_row import ORIGIN
-from eo_listener.sinks.spark_columns import holds, quoted
+from eo_listener.sinks.spark_columns import holds
 from eo_listener.sinks.spark_merge import EXACT, is_uuid
+from eo_listener.sinks.spark_names import quoted
 from eo_listener.spark.jvm.iceberg_errors import ThrownError
 from eo_listener.spark.jvm.iceberg_table import IcebergTable, MainMovedError, session
 

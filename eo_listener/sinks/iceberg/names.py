@@ -10,7 +10,7 @@ from typing import Final
 
 from eo_listener.errors import SettingsError
 from eo_listener.model.ledger import sql_literal
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_names import quoted
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _OURS: Final = re.compile(r"eo_([0-9a-f]{16})_[0-9a-f]{8}_[0-9a-f]{12}")

@@ -54,7 +54,7 @@ from eo_listener.sinks.kafka.row_identity import (
 )
 from eo_listener.sinks.kafka.transaction import refuse_repeated
 from eo_listener.sinks.kafka.types import PARTITION, TOPIC, RecordColumns
-from eo_listener.sinks.spark_columns import quoted
+from eo_listener.sinks.spark_names import quoted
 
 Places = dict[str, tuple[TopicPartition, int]]
 """The partition and offset of each row, by the row's identity."""

@@ -31,7 +31,6 @@ def findings(writer: TransactionWriter, query: str | None) -> Findings:
     refuse a table.
     """
     with connect(writer.access, writer.label, "eo_listener check") as link:
-        link.execute("SET default_transaction_read_only = on")
         yield fine(writer.label, "the server answers, and is not a standby")
         yield from _judge(link, writer, query)
 

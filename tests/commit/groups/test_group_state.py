@@ -742,8 +742,11 @@ def test_an_ended_run_takes_the_group_from_nobody(how: str, later: Position) -> 
         group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
     group_state.end_run("r1")
     group_state.kafka.held[P0], group_state.kafka.ends[P0] = later, 1000
+    group_state.take()
     group_state.compare(60.0)
     assert group_state.next_try() is None
+    refused = group_state.only(CommitRefused)
+    assert (refused.refusal, refused.obstacles) == (Refusal.AFTER_END, Offsets({P0: 30}))
     assert not group_state.complete()  # until a later run is where the group is
     group_state.offer_and_repeat(61.0, {P0: by(120, run="r3")})
     assert group_state.complete()
@@ -779,6 +782,47 @@ def test_an_ended_run_still_commits_its_last_offset(earlier: Position | None, re
     group_state.end_run("r1")
     group_state.compare(60.0)
     assert group_state.send(60.0).positions == {P0: by(100)}
+
+
+def test_short_runs_follow_another_query() -> None:
+    """Each ends before the group is read, which still holds what the other query committed."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.end_run("r1")
+    for number in (2, 3):
+        group_state.invalidate_snapshots()
+        newer = by(100 + number, query="q2", run=f"r{number}")
+        group_state.offer({P0: newer})
+        group_state.end_run(f"r{number}")
+        group_state.repeat(60.0 * number)
+        assert group_state.kafka.held[P0] == newer
+
+
+def test_an_offset_of_an_ended_run_is_not_of_the_new_topic() -> None:
+    """It waits for Kafka, and its run has ended, when the topic is recreated."""
+    group_state = GroupWithKafka()
+    group_state.offer({P0: by(500)})
+    group_state.compare(0.0)
+    group_state.fail(group_state.send(0.0), "_TIMED_OUT", 0.0)
+    group_state.end_run("r1")
+    group_state.kafka.recreate("id2")
+    group_state.take()
+    group_state.compare(60.0)
+    assert group_state.of(TopicRecreated)
+    assert group_state.next_try() is None
+
+
+def test_what_the_guard_withholds_is_not_sent_after_a_fence() -> None:
+    """The first thing that a later run does may be to withhold."""
+    group_state = GroupWithKafka()
+    group_state.commit({P0: by(100)}, 0.0)
+    group_state.offer_and_compare(0.0, {P0: by(150)})
+    group_state.fail(group_state.send(0.0), "FENCED_INSTANCE_ID", 0.0)
+    group_state.end_run("r1")
+    group_state.withhold({P0: by(300, run="r2")})
+    group_state.offer({P0: by(300, run="r2")}, recommit=True)
+    group_state.repeat(60.0)
+    assert group_state.kafka.held[P0].offset == 100
 
 
 def test_a_query_that_runs_again_is_live() -> None:
