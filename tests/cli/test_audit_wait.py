@@ -165,6 +165,7 @@ def test_markers_of_transactions_are_no_lag(broker: Broker, wait: Wait) -> None:
     assert wait(group, 60)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_the_checkpoint_must_agree(broker: Broker, wait: Wait, tmp_path: Path) -> None:
     """A batch in doubt is an obstacle, and so is a checkpoint that has done more or nothing."""

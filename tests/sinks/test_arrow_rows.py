@@ -226,7 +226,7 @@ print("rows", sum(batch.num_rows for batch in size.stream(wide, planned(1000))))
 @pytest.mark.parametrize(
     ("master", "parts"),
     [
-        ("local[4]", [TOGETHER, GREEDY]),
+        pytest.param("local[4]", [TOGETHER, GREEDY], marks=pytest.mark.slow),
         pytest.param("local-cluster[2,2,1024]", [TOGETHER], marks=pytest.mark.slow),
         pytest.param("local[2]", [GREEDY], marks=pytest.mark.slow),
     ],
